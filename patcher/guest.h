@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An attached guest: vm + kernel + call-site records + agent + journal under one lock. What the
+ * tracers and the API work with. Undo of everything here is guest_detach().
+ */
+#ifndef PATCHER_GUEST_H
+#define PATCHER_GUEST_H
+
+#include "base/err.h"
+#include "base/types.h"
+#include "symbols/kernel.h"
+#include "vmm/vm.h"
+
+struct guest;
+
+struct guest_opts {
+	const char *state_dir; /* where the journal lives */
+	u64 window_limit_ns; /* longest stop window wanted; 0 for 10 ms */
+	u32 ring_bytes; /* per vCPU; 0 for 4 MiB; rounded down to a power of two of records */
+};
+
+/* How an attach or a detach went; times in ns. */
+struct guest_info {
+	char target[128];
+	char release[80];
+	char banner[256];
+	char build_id[48];
+	const char *accel; /* "kvm" or "tcg" */
+	const char *state; /* "running", "stopped", "gone" */
+	pid_t vmm_pid;
+	u32 vcpus;
+	u64 ram_bytes;
+	u64 kaslr_offset;
+	int paging_levels;
+	size_t n_symbols, n_functions, n_traceable, n_in_use, n_modules;
+	size_t n_armed; /* sites that call the agent now */
+	u64 find_ns; /* symbols, types and sites */
+	u64 lend_ns; /* borrowing memory from the guest, 0 before the first trace */
+	bool agent_loaded;
+	u64 agent_text, agent_data, agent_bytes;
+	struct vm_windows windows;
+};
+
+struct guest_restore {
+	u64 sites_restored; /* armed sites put back by the last disarm or detach */
+	u64 sites_changed; /* not put back since the guest itself changed them meanwhile */
+	bool memory_freed; /* the agent's memory was given back to the guest */
+	bool verified; /* every recorded site, the gate and the mailbox read back as before */
+};
+
+/**
+ * guest_attach - reach a guest and find everything out; changes nothing in it
+ *
+ * A journal that an earlier daemon left for this guest is replayed first (everything given back).
+ * Return: 0 or what vm_attach(), kernel_locate() and kernel_load() return; -EBUSY
+ * (guest.already_attached, also when another daemon holds the journal).
+ */
+must_check int guest_attach(const char *target, const struct guest_opts *opts, struct guest **ret,
+			    struct err *err);
+
+/**
+ * guest_detach - disarm, give memory back, close; the guest runs on
+ *
+ * Always frees @g. Return: 0; an error when something could not be put back, which stays in the
+ * journal for the next start.
+ */
+int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err);
+
+void guest_info(struct guest *g, struct guest_info *ret);
+
+/**
+ * guest_recover - at daemon start: give back what a daemon that died had changed
+ * @state_dir: every journal in it whose VMM still runs is replayed; others are removed
+ * @n_ret:     guests put back
+ */
+must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err);
+
+struct vm *guest_vm(struct guest *g);
+struct kernel *guest_kernel(struct guest *g);
+
+/* The lock over kernel tables, records and patching; recursive use is a fault. */
+void guest_lock(struct guest *g);
+void guest_unlock(struct guest *g);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records as text, JSON and as a file. Streaming: constant memory, whatever the number of records.
+ */
+#ifndef TRACERS_OUTPUT_H
+#define TRACERS_OUTPUT_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "tracers/trace.h"
+
+/* Who knows names: a live trace, or the tables of a recording. false: unknown. */
+struct output_names {
+	bool (*sym)(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret);
+	void *arg;
+};
+
+/* What the head and the end of an output say. */
+struct output_meta {
+	char tracer[32];
+	char guest[64]; /* name or target */
+	char release[80];
+	u32 vcpus;
+	u64 started_ns; /* host CLOCK_REALTIME */
+	u64 n_records, n_lost;
+	u64 n_functions, n_restored;
+	bool restored; /* everything put back and verified */
+};
+
+/**
+ * out_text_head / out_text_record - the layout of the kernel's `function` tracer, byte for byte
+ * Source: Linux v6.1 kernel/trace/trace.c print_func_help_header_irq(), trace_output.c
+ */
+void out_text_head(struct buf *b, const struct output_meta *meta);
+void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names);
+
+/* One NDJSON line a record, e.g.
+ * {"seq":1,"type":"function","ts_ns":12345,"cpu":0,"pid":1,"tgid":1,"comm":"init",
+ *  "function":"vfs_read","module":null,"ip":"0xffff...","parent":"ksys_read+0x5f","context":"...1."}
+ * ts_ns is a number: ns since the guest's boot stay below 2^53 for 104 days; addresses are strings. */
+void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names);
+void out_json_lost(struct buf *b, u64 count, u64 after_seq);
+void out_json_end(struct buf *b, const struct output_meta *meta, const char *reason);
+void out_json_string(struct buf *b, const char *s, size_t len); /* quoted, escaped, invalid UTF-8 replaced */
+
+/* Recordings. Chunks: metadata first, names before their first use, an end with the totals. A file
+ * that was cut (kill -9) is readable up to the cut and says so. */
+struct rec_writer;
+must_check int rec_writer_create(const struct output_meta *meta, struct rec_writer **ret,
+				 struct err *err);
+void rec_writer_destroy(struct rec_writer *w);
+/* Append to @out what @r needs (names, comm) and the record itself. */
+void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_record *r,
+		    const struct output_names *names);
+void rec_writer_head(struct rec_writer *w, struct buf *out);
+void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count);
+void rec_writer_end(struct rec_writer *w, struct buf *out, const struct output_meta *meta);
+
+struct rec_reader;
+must_check int rec_reader_open(const char *path, struct rec_reader **ret, struct err *err);
+must_check int rec_reader_open_mem(const void *data, size_t len, struct rec_reader **ret,
+				   struct err *err);
+void rec_reader_close(struct rec_reader *r);
+const struct output_meta *rec_reader_meta(const struct rec_reader *r); /* totals once at the end */
+struct output_names rec_reader_names(struct rec_reader *r);
+enum rec_kind { REC_RECORD, REC_LOST, REC_END, REC_CUT };
+/* Next item; REC_LOST puts its count into @rec->seq. -EBADMSG (file.format) on damage. */
+must_check int rec_reader_next(struct rec_reader *r, enum rec_kind *kind_ret,
+			       struct trace_record *rec, struct err *err);
+
+#endif

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A trace: chosen functions of one guest, armed, drained and kept in memory for readers. The
+ * folder's public header. Must not know HTTP.
+ */
+#ifndef TRACERS_TRACE_H
+#define TRACERS_TRACE_H
+
+#include "base/err.h"
+#include "base/types.h"
+#include "patcher/guest.h"
+
+struct trace;
+
+#define TRACE_COMM_LEN 16
+
+enum trace_type { TRACE_FUNCTION = 1 };
+
+/* A decoded record. Times are the guest's trace clock, ns since its boot. */
+struct trace_record {
+	u64 seq; /* 1, 2, 3 ... over the whole trace, all vCPUs */
+	u64 ts_ns;
+	u64 ip; /* the function's call site */
+	u64 parent; /* return address into the caller */
+	u32 pid;
+	u32 tgid; /* 0 when not known */
+	u16 cpu;
+	u16 ctx; /* AGENT_CTX_* */
+	u8 type; /* enum trace_type */
+	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
+};
+
+enum trace_state { TRACE_RUNNING, TRACE_STOPPED, TRACE_FAILED };
+
+struct trace_opts {
+	const char *tracer; /* "function" */
+	const char *const *filter; /* globs; ":mod:NAME" for a module's; none means everything */
+	size_t n_filter;
+	const char *const *notrace;
+	size_t n_notrace;
+	const u32 *pids;
+	size_t n_pids;
+	bool overwrite; /* flight recorder: the newest records win */
+	u32 buffer_records; /* kept for readers; 0 for the default */
+};
+
+struct trace_info {
+	enum trace_state state;
+	const char *tracer;
+	size_t n_functions; /* armed */
+	size_t n_skipped; /* matched but left alone: in use by the guest, disabled, denied */
+	u64 n_records; /* so far; the newest seq */
+	u64 oldest_seq; /* the oldest that a reader can still have */
+	u64 n_lost; /* all kinds together */
+	u64 lost_ring; /* ring full in the guest, or overwritten there before they were read */
+	u64 lost_torn; /* records whose check failed */
+	u64 started_ns, stopped_ns; /* host CLOCK_REALTIME; stopped_ns 0 while running */
+	struct guest_restore restore; /* once stopped */
+	struct err error; /* TRACE_FAILED: why */
+};
+
+/**
+ * trace_start - choose the functions, load the agent if need be, arm the sites, start draining
+ *
+ * Return: 0; -ENOENT a glob matches nothing (filter.no_match); -ESRCH a pid does not exist in the
+ * guest (filter.no_such_pid); -EBUSY the guest has a trace (trace.limit); -EINVAL; or what the
+ * patcher returns. On failure nothing stays armed.
+ */
+must_check int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret,
+			   struct err *err);
+
+/** trace_stop - disarm, drain what is left; records stay readable. Stopping twice is fine. */
+must_check int trace_stop(struct trace *t, struct err *err);
+
+/** trace_destroy - stop if need be and free; the guest stays attached */
+void trace_destroy(struct trace *t);
+
+/** trace_get_info - a snapshot. Context: any thread. */
+void trace_get_info(struct trace *t, struct trace_info *ret);
+
+/**
+ * trace_read - records after a sequence number
+ * @after: 0 for the oldest kept
+ * @n_ret: how many were read; 0 with return 0 means "none yet", or the end when the trace is stopped
+ *
+ * Context: any thread; does not block. Return: 0; -ESTALE the record after @after was overwritten
+ * (records.gone): *oldest_ret says where to go on.
+ */
+must_check int trace_read(struct trace *t, u64 after, struct trace_record *buf, size_t max,
+			  size_t *n_ret, u64 *oldest_ret, struct err *err);
+
+/**
+ * trace_set_notify - call @fn from the drain thread when there are new records or the state changed
+ * @fn: NULL for none; must not block; one at a time
+ */
+void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg);
+
+/** trace_sym - name of @addr for output: function, module (NULL) and offset; false when unknown */
+bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret);
+
+struct guest *trace_guest(struct trace *t);
+
+#endif

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How a guest is reached: its memory, its vCPUs' stop windows, its VMM. The folder's public header.
+ * Must not know symbols or tracing. All functions are for one thread at a time per vm, except
+ * vm_view_read() and vm_view_write(), which any thread may call at any time.
+ */
+#ifndef VMM_VM_H
+#define VMM_VM_H
+
+#include "base/err.h"
+#include "base/types.h"
+
+struct vm;
+struct vm_view;
+
+enum vm_accel { VM_ACCEL_UNKNOWN, VM_ACCEL_KVM, VM_ACCEL_TCG };
+enum vm_state { VM_RUNNING, VM_STOPPED, VM_GONE };
+
+/* A run of guest RAM, by guest physical address; sorted, not overlapping. */
+struct vm_ram {
+	gpa_t base;
+	u64 len_bytes;
+};
+
+/* What a page walk found. */
+struct vm_mapping {
+	gpa_t gpa; /* of the address asked for, not of the page */
+	gpa_t pte; /* where the leaf entry lies */
+	u64 entry; /* the leaf entry */
+	u64 page_bytes; /* 4 KiB, 2 MiB or 1 GiB */
+	bool writable; /* at every level */
+	bool executable; /* NX clear at every level */
+	bool user;
+};
+
+/* Stop windows of this vm since it was attached, in ns. */
+struct vm_windows {
+	u64 count;
+	u64 last_ns;
+	u64 max_ns;
+	u64 total_ns;
+};
+
+/* One piece of text to write. */
+struct vm_text {
+	gva_t addr;
+	u32 len; /* 1 .. sizeof(bytes) */
+	u8 bytes[16];
+};
+
+/* Registers of a vCPU that say where it is; a sample, taken without a stop window. */
+struct vm_regs {
+	u64 rip, rsp, cr3, cr4, idt_base, gs_base;
+	bool user_mode; /* CPL 3 */
+	bool halted;
+};
+
+/**
+ * vm_attach - reach a running guest
+ * @target: "qemu:QMP-SOCKET" or "pid:VMM-PID"
+ *
+ * Opens the VMM's memory and learns the RAM layout; changes nothing in the guest or the VMM.
+ * Return: 0; -EINVAL syntax (target.syntax); -ENOENT (target.no_socket, target.no_process);
+ * -EACCES (target.permission); -ENODEV (target.not_a_vmm); -ENOTSUP (target.tcg_needs_qmp);
+ * -EBUSY (target.gdbstub_busy); -ETIMEDOUT (vmm.timeout); -EPROTO (vmm.protocol).
+ */
+must_check int vm_attach(const char *target, struct vm **vm_ret, struct err *err);
+
+/** vm_detach - let go of the guest, which runs on; NULL is fine. Ends an open stop window first. */
+void vm_detach(struct vm *vm);
+
+const char *vm_target(const struct vm *vm);
+pid_t vm_pid(const struct vm *vm); /* the VMM's process */
+u64 vm_pid_start_time(const struct vm *vm); /* /proc/PID/stat field 22; with the pid, an identity */
+enum vm_accel vm_accel(const struct vm *vm);
+u32 vm_vcpu_count(const struct vm *vm); /* 0 when not known */
+
+/** vm_state - what the guest does now; asks the VMM, or /proc for pid: targets */
+enum vm_state vm_state(struct vm *vm);
+
+size_t vm_ram_count(const struct vm *vm);
+const struct vm_ram *vm_ram(const struct vm *vm, size_t i);
+
+/**
+ * vm_next_populated - the next run of RAM at or after @from that the host has allocated
+ * @start_ret, @len_ret: the run, within one region of RAM
+ *
+ * Searching RAM with this and vm_read_phys() does not allocate a sparse guest's memory (SEEK_DATA on
+ * shared backends, /proc/PID/pagemap on anonymous ones). Return: false when there is no more.
+ */
+bool vm_next_populated(struct vm *vm, gpa_t from, gpa_t *start_ret, u64 *len_ret);
+
+/**
+ * vm_read_phys / vm_write_phys - guest RAM by guest physical address
+ *
+ * Context: vCPUs may run. vm_write_phys() is for data, never for instructions.
+ * Return: 0; -EFAULT outside RAM (guest.bad_memory); -ESRCH the VMM is gone (vmm.gone).
+ */
+must_check int vm_read_phys(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *err);
+must_check int vm_write_phys(struct vm *vm, gpa_t addr, const void *buf, size_t len, struct err *err);
+
+/**
+ * vm_set_root - the page table by which vm_walk(), vm_read() and the rest see the guest
+ * @root:   guest physical address of the kernel's own top-level table (swapper_pg_dir)
+ * @levels: 4 or 5
+ */
+void vm_set_root(struct vm *vm, gpa_t root, int levels);
+
+/** vm_walk - translate; -EFAULT not mapped or the tables point outside RAM. vCPUs may run. */
+must_check int vm_walk(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct err *err);
+
+/** vm_read - by guest virtual address through the root set; -EFAULT as vm_walk() */
+must_check int vm_read(struct vm *vm, gva_t addr, void *buf, size_t len, struct err *err);
+
+/** vm_write_data - as vm_read(), for data only, ignores the guest's write protection */
+must_check int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len, struct err *err);
+
+/**
+ * vm_pause - stop every vCPU (our stop_machine); vm_resume - let them go on
+ *
+ * KVM: ptrace-interrupts the vCPU threads; if we die the kernel lets them go. TCG: QEMU's gdbstub,
+ * held by a child that lets the guest go on if we die. Return: 0, all vCPUs are out;
+ * -ETIMEDOUT (vmm.pause_timeout), none left stopped; -ESRCH (vmm.gone); -EBUSY (guest.stopped): the
+ * guest was not running, it stays as it was.
+ */
+must_check int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err);
+must_check int vm_resume(struct vm *vm, struct err *err);
+
+/**
+ * vm_write_text - change instructions so that the guest executes the new ones
+ * @text, @n: the pieces, written in order
+ *
+ * Context: between vm_pause() and vm_resume() only. Under TCG it goes through the gdbstub by
+ * physical address, which drops the translated code. Does not look at what was there before.
+ * Return: 0; -EINVAL no window is open; -EFAULT not mapped; -EPERM the write failed.
+ */
+must_check int vm_write_text(struct vm *vm, const struct vm_text *text, size_t n, struct err *err);
+
+void vm_windows(const struct vm *vm, struct vm_windows *ret);
+
+/**
+ * vm_vcpu_regs - a sample of one vCPU's registers
+ *
+ * Context: no window open. Return: 0; -ENOTSUP this VMM has no way (pid: targets); -ENOENT no such
+ * vCPU; -EPROTO.
+ */
+must_check int vm_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err);
+
+/**
+ * vm_progress - an opaque note of how far every vCPU thread has run
+ * vm_progressed - have all run at least @ns on a host CPU since, or slept (halted) in between?
+ *
+ * With it a caller proves that no vCPU still sits where it was. From /proc/PID/task/TID/schedstat.
+ */
+struct vm_progress {
+	u32 n;
+	struct {
+		pid_t tid;
+		u64 run_ns;
+	} vcpu[512];
+};
+must_check int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err);
+bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns);
+
+/**
+ * vm_view_create - a range of guest virtual memory translated once, for reading rings quickly
+ *
+ * For memory whose translation does not change (the agent's own). Uses a mapping of the RAM backend
+ * where it is shared, process_vm_readv(2) else. Return: 0; -EFAULT; -ENOMEM.
+ */
+must_check int vm_view_create(struct vm *vm, gva_t addr, u64 len_bytes, struct vm_view **ret,
+			      struct err *err);
+void vm_view_destroy(struct vm_view *view);
+/* @off + @len within the view, or -EFAULT; -ESRCH the VMM is gone. 8-byte aligned words are read whole. */
+must_check int vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len);
+must_check int vm_view_write(struct vm_view *view, u64 off, const void *buf, size_t len);
+
+#endif
