@@ -24,25 +24,25 @@ static inline void cleanup_fclosep(FILE **f)
 		fclose(*f);
 }
 
-#define _cleanup_(fn) __attribute__((cleanup(fn)))
-#define _cleanup_free_ _cleanup_(cleanup_freep)
-#define _cleanup_close_ _cleanup_(cleanup_closep)
+#define _cleanup_(fn)    __attribute__((cleanup(fn)))
+#define _cleanup_free_   _cleanup_(cleanup_freep)
+#define _cleanup_close_  _cleanup_(cleanup_closep)
 #define _cleanup_fclose_ _cleanup_(cleanup_fclosep)
 
 /* The value of @p; @p no longer owns it. */
-#define no_cleanup_ptr(p)                  \
-	({                                 \
-		__auto_type ptr_ = (p);    \
-		(p) = NULL;                \
-		ptr_;                      \
+#define no_cleanup_ptr(p)               \
+	({                              \
+		__auto_type ptr_ = (p); \
+		(p) = NULL;             \
+		ptr_;                   \
 	})
 
 /* The descriptor in @fd; @fd no longer owns it. */
-#define no_cleanup_fd(fd)             \
-	({                            \
-		int fd_ = (fd);       \
-		(fd) = -1;            \
-		fd_;                  \
+#define no_cleanup_fd(fd)       \
+	({                      \
+		int fd_ = (fd); \
+		(fd) = -1;      \
+		fd_;            \
 	})
 
 #endif

@@ -44,8 +44,10 @@ int err_wrap(struct err *err, const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
-	if (n >= 0 && (size_t)n < sizeof(err->msg))
-		snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old);
+	/* a message that does not fit is cut: the front says where, the struct keeps code and address */
+	if (n >= 0 && (size_t)n < sizeof(err->msg) &&
+	    snprintf(err->msg + n, sizeof(err->msg) - (size_t)n, ": %s", old) < 0)
+		err->msg[n] = 0;
 	return err->no ? err->no : -EIO;
 }
 

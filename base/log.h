@@ -12,7 +12,12 @@
 #define LOG_PREFIX "hvftrace"
 #endif
 
-enum log_level { LOG_LEVEL_ERROR = 3, LOG_LEVEL_WARN = 4, LOG_LEVEL_INFO = 6, LOG_LEVEL_DEBUG = 7 };
+enum log_level {
+	LOG_LEVEL_ERROR = 3,
+	LOG_LEVEL_WARN = 4,
+	LOG_LEVEL_INFO = 6,
+	LOG_LEVEL_DEBUG = 7
+};
 
 /** log_set_level - show lines of @level and more urgent ones; default LOG_LEVEL_INFO */
 void log_set_level(enum log_level level);
@@ -20,8 +25,8 @@ void log_set_level(enum log_level level);
 void log_line(enum log_level level, const char *prefix, const char *fmt, ...) printf_like(3, 4);
 
 #define log_error(...) log_line(LOG_LEVEL_ERROR, LOG_PREFIX, __VA_ARGS__)
-#define log_warn(...) log_line(LOG_LEVEL_WARN, LOG_PREFIX, __VA_ARGS__)
-#define log_info(...) log_line(LOG_LEVEL_INFO, LOG_PREFIX, __VA_ARGS__)
+#define log_warn(...)  log_line(LOG_LEVEL_WARN, LOG_PREFIX, __VA_ARGS__)
+#define log_info(...)  log_line(LOG_LEVEL_INFO, LOG_PREFIX, __VA_ARGS__)
 #define log_debug(...) log_line(LOG_LEVEL_DEBUG, LOG_PREFIX, __VA_ARGS__)
 
 #endif

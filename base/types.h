@@ -33,16 +33,16 @@ static inline gpa_t gpa(u64 v)
 	return (gpa_t){ v };
 }
 
-#define must_check __attribute__((warn_unused_result))
+#define must_check              __attribute__((warn_unused_result))
 #define printf_like(fmt, first) __attribute__((format(printf, fmt, first)))
-#define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define ARRAY_SIZE(a)           (sizeof(a) / sizeof((a)[0]))
+#define MIN(a, b)               ((a) < (b) ? (a) : (b))
+#define MAX(a, b)               ((a) > (b) ? (a) : (b))
 
 #define PAGE_SIZE 4096ull
 #define PAGE_MASK (~(PAGE_SIZE - 1))
 
-#define NSEC_PER_SEC 1000000000ull
+#define NSEC_PER_SEC  1000000000ull
 #define NSEC_PER_MSEC 1000000ull
 
 /* true on overflow; *sum_ret is then undefined */

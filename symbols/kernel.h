@@ -125,6 +125,8 @@ u32 kernel_nr_cpu_ids(const struct kernel *k); /* possible CPUs: nr_cpu_ids */
 
 size_t kernel_site_count(const struct kernel *k);
 const struct ftrace_site *kernel_sites(const struct kernel *k); /* in the guest's own order */
+/** kernel_site_use_mask - bits of dyn_ftrace.flags that say "the guest itself uses this site" */
+u64 kernel_site_use_mask(const struct kernel *k);
 /** kernel_site_at - the record of call site @ip; NULL when there is none */
 const struct ftrace_site *kernel_site_at(const struct kernel *k, u64 ip);
 

@@ -4,18 +4,19 @@
 #include "base/cursor.h"
 #include "base/err.h"
 
+#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <cmocka.h>
 
 static void err_keeps_code_and_message(void **state)
 {
 	struct err e = { 0 };
 
 	(void)state;
-	assert_int_equal(err_set(&e, -EINVAL, ERR_GUEST_CHANGED, 0x10, "found %02x", 0xcc), -EINVAL);
+	assert_int_equal(err_set(&e, -EINVAL, ERR_GUEST_CHANGED, 0x10, "found %02x", 0xcc),
+			 -EINVAL);
 	assert_int_equal(err_wrap(&e, "site %d", 7), -EINVAL);
 	assert_string_equal(e.msg, "site 7: found cc");
 	assert_string_equal(err_code_name(e.code), "guest.text_changed");

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The agent's life in a guest. See agent.h. */
+#define LOG_PREFIX "agent"
+#include "patcher/agent.h"
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "guest-agent/agent_abi.h"
+#include "patcher/gate.h"
+#include "patcher/quiesce.h"
+#include "patcher/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define MIN_RING_SLOTS 1024u
+#define QUIET_NS       (10 * NSEC_PER_SEC)
+
+static u64 page_align(u64 v)
+{
+	return (v + PAGE_SIZE - 1) & PAGE_MASK;
+}
+
+/* Sizes: as asked, halved until the rings take at most 1/16 of the guest's RAM. */
+static void layout(struct guest *g)
+{
+	struct guest_agent *a = &g->agent;
+	u64 ram = 0, fixed;
+	u32 slots = 1;
+
+	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
+		ram += vm_ram(g->vm, i)->len_bytes;
+	a->nr_cpus = kernel_nr_cpu_ids(g->k);
+	while ((u64)slots * 2 * AGENT_RECORD_BYTES <= g->ring_bytes)
+		slots *= 2;
+	while (slots > MIN_RING_SLOTS && (u64)slots * AGENT_RECORD_BYTES * a->nr_cpus > ram / 16)
+		slots /= 2;
+	a->ring_slots = slots;
+	fixed = page_align(AGENT_CPU_OFF + (u64)a->nr_cpus * AGENT_CPU_BYTES);
+	a->data_bytes = page_align(fixed + (u64)a->nr_cpus * slots * AGENT_RECORD_BYTES);
+	a->text_bytes = page_align(agent_blob_get()->text_bytes);
+}
+
+static u64 ring_off(const struct guest_agent *a)
+{
+	return page_align(AGENT_CPU_OFF + (u64)a->nr_cpus * AGENT_CPU_BYTES);
+}
+
+static int call1(struct gate *gate, struct guest *g, const char *fn, const u64 args[4], u64 *ret,
+		 struct err *err)
+{
+	u64 addr;
+
+	if (kernel_sym(g->k, fn, &addr))
+		return err_set(err, -ENOENT, ERR_GUEST_UNSUPPORTED, 0, "this kernel has no %s", fn);
+	return gate_call(gate, addr, args, ret, err);
+}
+
+/*
+ * Memory from the guest's own module allocator: within reach of every call site, accounted for, and
+ * shown in /proc/vmallocinfo. v6.1: module_alloc(size), writable, not executable. v6.10+:
+ * execmem_alloc(type, size); the data kind, since from about v6.13 on the text kind may come
+ * read-only and executable out of a cache of huge pages.
+ */
+static int borrow(struct gate *gate, struct guest *g, enum journal_what what, u64 bytes,
+		  u64 *addr_ret, struct err *err)
+{
+	u64 fn, args[4] = { bytes };
+	s64 type;
+	int rc;
+
+	if (kernel_sym(g->k, "module_alloc", &fn)) {
+		if (kernel_sym(g->k, "execmem_alloc", &fn) ||
+		    kernel_btf_enum(g->k, "EXECMEM_MODULE_DATA", &type))
+			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+				       "this kernel has neither module_alloc nor execmem_alloc");
+		args[0] = (u64)type;
+		args[1] = bytes;
+	}
+	rc = journal_pending(g->journal, what, bytes, gate_next_seq(gate), err);
+	if (!rc)
+		rc = gate_call(gate, fn, args, addr_ret, err);
+	if (rc) /* withdrawn, or still running: then the journal knows that it is pending */
+		return rc;
+	fault_point("agent.borrowed");
+	rc = journal_alloc(g->journal, what, *addr_ret, bytes, err);
+	if (rc)
+		return rc;
+	if (!*addr_ret || (*addr_ret & ~PAGE_MASK))
+		return err_set(err, -ENOMEM, ERR_GUEST_ALLOC, *addr_ret,
+			       "the guest's kernel could not lend %llu KiB",
+			       (unsigned long long)bytes / 1024);
+	return 0;
+}
+
+static int check_pages(struct guest *g, u64 addr, u64 bytes, bool text, struct err *err)
+{
+	for (u64 off = 0; off < bytes; off += PAGE_SIZE) {
+		struct vm_mapping m;
+		int rc = vm_walk(g->vm, gva(addr + off), &m, err);
+
+		if (rc)
+			return rc;
+		if (m.executable != text || m.writable == text)
+			return err_set(err, -EACCES, ERR_GUEST_UNSUPPORTED, addr + off,
+				       "the page at 0x%llx came out %s and %s",
+				       (unsigned long long)(addr + off),
+				       m.writable ? "writable" : "read-only",
+				       m.executable ? "executable" : "not executable");
+	}
+	return 0;
+}
+
+static int fixups(struct guest *g, s64 *v, struct err *err)
+{
+	static const struct {
+		int kind;
+		const char *alone, *hot;
+	} gs[] = {
+		{ AGENT_FIX_GS_CURRENT, "current_task", "current_task" },
+		{ AGENT_FIX_GS_CPU, "cpu_number", "cpu_number" },
+		{ AGENT_FIX_GS_PREEMPT, "__preempt_count", "preempt_count" },
+	};
+	static const struct {
+		int kind;
+		const char *path;
+	} task[] = {
+		{ AGENT_FIX_TASK_PID, "pid" },
+		{ AGENT_FIX_TASK_TGID, "tgid" },
+		{ AGENT_FIX_TASK_COMM, "comm" },
+		{ AGENT_FIX_TASK_MIGRATE, "migration_disabled" },
+	};
+	s32 disp;
+	u32 off;
+
+	for (size_t i = 0; i < ARRAY_SIZE(gs); i++) {
+		if (guest_percpu_gs(g, gs[i].alone, gs[i].hot, &disp))
+			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+				       "this kernel has no per-CPU %s", gs[i].alone);
+		v[gs[i].kind] = disp;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(task); i++) {
+		if (kernel_btf_offset(g->k, "task_struct", task[i].path, &off))
+			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+				       "this kernel's struct task_struct has no %s", task[i].path);
+		v[task[i].kind] = off;
+	}
+	return 0;
+}
+
+static int write_text(struct guest *g, struct err *err)
+{
+	const struct agent_blob *blob = agent_blob_get();
+	size_t n = (size_t)g->agent.text_bytes / sizeof(((struct vm_text *)0)->bytes);
+	_cleanup_free_ u8 *text = malloc((size_t)g->agent.text_bytes);
+	_cleanup_free_ struct vm_text *pieces = calloc(n, sizeof(*pieces));
+	s64 values[AGENT_FIX_MAX] = { 0 };
+	int rc;
+
+	if (!text || !pieces)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the agent");
+	rc = fixups(g, values, err);
+	if (rc)
+		return rc;
+	memset(text, 0xcc, (size_t)g->agent.text_bytes);
+	memcpy(text, blob->text, blob->text_bytes);
+	if (agent_link(blob, text, g->agent.text, g->agent.data, values))
+		return err_set(err, -ERANGE, ERR_GUEST_UNSUPPORTED, g->agent.text,
+			       "the agent's text at 0x%llx does not reach its data at 0x%llx",
+			       (unsigned long long)g->agent.text,
+			       (unsigned long long)g->agent.data);
+	for (size_t i = 0; i < n; i++) {
+		pieces[i].addr = gva(g->agent.text + i * sizeof(pieces[i].bytes));
+		pieces[i].len = sizeof(pieces[i].bytes);
+		memcpy(pieces[i].bytes, text + i * sizeof(pieces[i].bytes),
+		       sizeof(pieces[i].bytes));
+	}
+	/* as text even though nothing runs there: under TCG the page may have held code before */
+	rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+	if (rc)
+		return rc;
+	rc = vm_write_text(g->vm, pieces, n, err);
+	if (vm_resume(g->vm, rc ? NULL : err))
+		return rc ? rc : -EIO;
+	g->agent.tracer = blob->ftrace_stub;
+	return rc;
+}
+
+static int write_data(struct guest *g, struct err *err)
+{
+	static const u8 zeros[1 << 16];
+	struct guest_agent *a = &g->agent;
+	struct agent_header h = {
+		.magic = AGENT_MAGIC,
+		.abi_version = AGENT_ABI_VERSION,
+		.nr_cpus = a->nr_cpus,
+		.ring_slots = a->ring_slots,
+		.ring_off = (u32)ring_off(a),
+		.text = a->text,
+		.data = a->data,
+	};
+	int rc;
+
+	rc = vm_view_create(g->vm, gva(a->data), a->data_bytes, &a->view, err);
+	if (rc)
+		return rc;
+	for (u64 off = 0; !rc && off < a->data_bytes; off += sizeof(zeros))
+		rc = vm_view_write(a->view, off, zeros,
+				   MIN(sizeof(zeros), (size_t)(a->data_bytes - off)));
+	if (getrandom(&a->session, sizeof(a->session), 0) != (ssize_t)sizeof(a->session))
+		a->session = guest_now_ns();
+	h.session = a->session;
+	if (!rc)
+		rc = vm_view_write(a->view, 0, &h, sizeof(h));
+	if (rc)
+		return err_set(err, rc, ERR_VMM_GONE, a->data, "cannot write the agent's memory");
+	return 0;
+}
+
+static int protect(struct gate *gate, struct guest *g, struct err *err)
+{
+	const u64 args[4] = { g->agent.text, g->agent.text_bytes / PAGE_SIZE };
+	u64 fn, ret = 0;
+	int rc;
+
+	/* v6.2+ has both in one; before, read-only first, so that it is never both W and X */
+	if (!kernel_sym(g->k, "set_memory_rox", &fn)) {
+		rc = gate_call(gate, fn, args, &ret, err);
+	} else {
+		rc = call1(gate, g, "set_memory_ro", args, &ret, err);
+		fault_point("agent.half_protected");
+		if (!rc && !(u32)ret)
+			rc = call1(gate, g, "set_memory_x", args, &ret, err);
+	}
+	if (rc)
+		return rc;
+	if ((u32)ret)
+		return err_set(err, -EACCES, ERR_GUEST_ALLOC, g->agent.text,
+			       "the guest could not protect the agent's text (%d)", (int)ret);
+	rc = check_pages(g, g->agent.text, g->agent.text_bytes, true, err);
+	return rc ? rc : check_pages(g, g->agent.data, g->agent.data_bytes, false, err);
+}
+
+static int load_through(struct gate *gate, struct guest *g, struct err *err)
+{
+	struct guest_agent *a = &g->agent;
+	int rc;
+
+	rc = borrow(gate, g, JOURNAL_AGENT_TEXT, a->text_bytes, &a->text, err);
+	if (!rc)
+		rc = borrow(gate, g, JOURNAL_AGENT_DATA, a->data_bytes, &a->data, err);
+	if (!rc)
+		rc = check_pages(g, a->text, a->text_bytes, false, err);
+	if (!rc)
+		rc = write_data(g, err);
+	if (!rc)
+		rc = write_text(g, err);
+	fault_point("agent.written");
+	if (!rc)
+		rc = protect(gate, g, err);
+	fault_point("agent.protected");
+	return rc;
+}
+
+/* Text back to what it was given as, then both pieces back to the allocator. */
+static int give_back(struct gate *gate, struct guest *g, enum journal_what what, struct err *err)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	u64 addr = s->alloc[what], bytes = s->alloc_bytes[what], free_fn;
+	const u64 range[4] = { addr, bytes / PAGE_SIZE };
+	const u64 arg[4] = { addr };
+	int rc = 0;
+
+	if (!addr)
+		return 0;
+	if (what == JOURNAL_AGENT_TEXT) {
+		rc = call1(gate, g, "set_memory_nx", range, NULL, err);
+		if (!rc)
+			rc = call1(gate, g, "set_memory_rw", range, NULL, err);
+		if (!rc)
+			rc = check_pages(g, addr, bytes, false, err);
+		fault_point("agent.unprotected");
+	}
+	if (rc)
+		return rc;
+	if (kernel_sym(g->k, "module_memfree", &free_fn) &&
+	    kernel_sym(g->k, "execmem_free", &free_fn))
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, addr,
+			       "this kernel has neither module_memfree nor execmem_free");
+	rc = journal_pending_free(g->journal, what, gate_next_seq(gate), err);
+	if (!rc)
+		rc = gate_call(gate, free_fn, arg, NULL, err);
+	fault_point("agent.freed");
+	return rc ? rc : journal_freed(g->journal, what, err);
+}
+
+/* No task of the guest is inside, or will come back into, the agent's text. */
+static int wait_quiet(struct gate *gate, struct guest *g, struct err *err)
+{
+	static const char *const sync[] = { "synchronize_rcu_tasks_rude", "synchronize_rcu_tasks" };
+	const struct journal_state *s = journal_state(g->journal);
+	u64 text = s->alloc[JOURNAL_AGENT_TEXT];
+	const u64 none[4] = { 0 };
+	u64 fn;
+	int rc;
+
+	if (!text)
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(sync); i++) {
+		if (kernel_sym(g->k, sync[i],
+			       &fn)) /* a kernel without preemption has no use for them */
+			continue;
+		rc = gate_call(gate, fn, none, NULL, err);
+		if (rc)
+			return rc;
+	}
+	return quiesce_range(g, text, text + s->alloc_bytes[JOURNAL_AGENT_TEXT], QUIET_NS, err);
+}
+
+static void forget(struct guest *g)
+{
+	vm_view_destroy(g->agent.view);
+	memset(&g->agent, 0, sizeof(g->agent));
+}
+
+static int unload_through(struct gate *gate, struct guest *g, struct err *err)
+{
+	int rc = wait_quiet(gate, g, err);
+
+	if (!rc)
+		rc = give_back(gate, g, JOURNAL_AGENT_TEXT, err);
+	if (!rc)
+		rc = give_back(gate, g, JOURNAL_AGENT_DATA, err);
+	return rc;
+}
+
+int agent_write_header(struct guest *g, size_t off, const void *v, size_t n, struct err *err)
+{
+	int rc = vm_view_write(g->agent.view, off, v, n);
+
+	if (rc)
+		return err_set(err, rc, ERR_VMM_GONE, g->agent.data,
+			       "cannot write the agent's header");
+	return 0;
+}
+
+int agent_load(struct guest *g, struct err *err)
+{
+	u64 start = guest_now_ns();
+	struct gate *gate;
+	int rc;
+
+	if (g->agent.loaded)
+		return 0;
+	layout(g);
+	rc = gate_open(g, &gate, err);
+	if (rc)
+		return rc;
+	rc = load_through(gate, g, err);
+	if (rc) {
+		struct err undo = { 0 };
+
+		if (unload_through(gate, g, &undo))
+			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
+		forget(g);
+		gate_close(gate, NULL);
+		return rc;
+	}
+	g->agent.loaded = true;
+	rc = gate_close(gate, err);
+	g->lend_ns = guest_now_ns() - start;
+	return rc;
+}
+
+int agent_unload(struct guest *g, struct err *err)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	struct err first = { 0 };
+	struct gate *gate;
+	int rc, rc2;
+
+	if (!s->alloc[JOURNAL_AGENT_TEXT] && !s->alloc[JOURNAL_AGENT_DATA])
+		return 0;
+	rc = gate_open(g, &gate, err);
+	if (rc)
+		return rc;
+	rc = unload_through(gate, g, &first);
+	rc2 = gate_close(gate, err);
+	if (rc)
+		return err_set(err, rc, first.code, first.addr, "%s", first.msg);
+	if (!rc2)
+		forget(g);
+	return rc2;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent's life in a guest: memory lent by the guest's own allocator, protected by its own
+ * set_memory functions, filled, and given back.
+ */
+#ifndef PATCHER_AGENT_H
+#define PATCHER_AGENT_H
+
+#include "patcher/guest_priv.h"
+
+/**
+ * agent_load - bring the agent into the guest; nothing calls it yet
+ *
+ * Text ends up read-only and executable, data writable and not executable: checked by a walk of the
+ * guest's page tables, never both. Loaded already: returns 0. Context: guest lock held.
+ * Return: 0; -ENOMEM the guest has no memory to lend (guest.alloc_failed); what gate_open() and
+ * gate_call() return. On failure everything is given back. Undo: agent_unload().
+ */
+must_check int agent_load(struct guest *g, struct err *err);
+
+/**
+ * agent_unload - give the agent's memory back to the guest
+ *
+ * Precondition: no site calls it. Waits until no task is inside (synchronize_rcu_tasks of the guest,
+ * then a look at every stack); memory made writable and not executable again before it is freed.
+ */
+int agent_unload(struct guest *g, struct err *err);
+
+/** agent_write_header - write a member of struct agent_header at @off; the guest sees it at once */
+must_check int agent_write_header(struct guest *g, size_t off, const void *v, size_t n,
+				  struct err *err);
+
+#endif

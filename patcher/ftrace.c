@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Call sites. See ftrace.h. */
+#include "patcher/ftrace.h"
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "guest-agent/agent_abi.h"
+#include "patcher/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Pass 1, nothing written: what each site holds and what it will hold. */
+static int plan(struct guest *g, const u32 *site, size_t n, struct text_change *c, struct err *err)
+{
+	const struct ftrace_site *sites = kernel_sites(g->k);
+	u64 caller = g->agent.text + agent_blob_get()->ftrace_caller;
+
+	for (size_t i = 0; i < n; i++) {
+		const struct ftrace_site *s = &sites[site[i]];
+		const u8 *rest = g->baseline + (size_t)site[i] * MCOUNT_INSN_SIZE;
+
+		c[i] = (struct text_change){ .addr = s->ip,
+					     .rec = s->rec,
+					     .len = MCOUNT_INSN_SIZE };
+		if (!insn_is_site_nop(rest))
+			return err_set(
+				err, -EINVAL, ERR_GUEST_CHANGED, s->ip,
+				"%s at 0x%llx is not one nop of 5 bytes: %02x %02x %02x %02x %02x",
+				s->name, (unsigned long long)s->ip, rest[0], rest[1], rest[2],
+				rest[3], rest[4]);
+		memcpy(c[i].old, rest, MCOUNT_INSN_SIZE);
+		if (insn_make_call(s->ip, caller, c[i].new))
+			return err_set(err, -ERANGE, ERR_GUEST_UNSUPPORTED, s->ip,
+				       "%s at 0x%llx is out of reach of the agent at 0x%llx",
+				       s->name, (unsigned long long)s->ip,
+				       (unsigned long long)caller);
+	}
+	text_sort(c, n);
+	return 0;
+}
+
+static void count(const struct text_change *c, size_t n, struct ftrace_counts *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	for (size_t i = 0; i < n; i++) {
+		ret->n_armed += c[i].result == TEXT_DONE || c[i].result == TEXT_ALREADY;
+		ret->n_in_use += c[i].result == TEXT_IN_USE;
+		ret->n_differs += c[i].result == TEXT_DIFFERS;
+		ret->n_gone += c[i].result == TEXT_UNMAPPED;
+	}
+}
+
+/* Drop what is not to be written; the rest keeps its order. */
+static size_t keep(struct text_change *c, size_t n, enum text_result result)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].result == result)
+			c[kept++] = c[i];
+	}
+	return kept;
+}
+
+static int write_journal(struct guest *g, const struct text_change *c, size_t n, struct err *err)
+{
+	int rc = 0;
+
+	g->armed_txn = journal_begin(g->journal);
+	for (size_t i = 0; !rc && i < n; i++) {
+		struct journal_text t = { .addr = c[i].addr,
+					  .rec = c[i].rec,
+					  .txn = g->armed_txn,
+					  .kind = JOURNAL_SITE,
+					  .len = c[i].len };
+
+		memcpy(t.old, c[i].old, sizeof(t.old));
+		memcpy(t.new, c[i].new, sizeof(t.new));
+		rc = journal_add_text(g->journal, &t, err);
+	}
+	return rc ? rc : journal_flush(g->journal, err);
+}
+
+static int remember(struct guest *g, const struct text_change *c, size_t n, struct err *err)
+{
+	g->armed = calloc(n ? n : 1, sizeof(*g->armed));
+	if (!g->armed)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
+	for (size_t i = 0; i < n; i++) {
+		g->armed[i].ip = c[i].addr;
+		g->armed[i].rec = c[i].rec;
+		memcpy(g->armed[i].old, c[i].old, MCOUNT_INSN_SIZE);
+		memcpy(g->armed[i].new, c[i].new, MCOUNT_INSN_SIZE);
+	}
+	g->n_armed = n;
+	return 0;
+}
+
+static int first_differs(struct guest *g, const struct text_change *c, size_t n, struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct kernel_sym sym = { .name = "?" };
+		u8 found[MCOUNT_INSN_SIZE] = { 0 };
+
+		if (c[i].result != TEXT_DIFFERS)
+			continue;
+		kernel_sym_at(g->k, c[i].addr, &sym);
+		if (guest_read(g, c[i].addr, found, sizeof(found), err))
+			return -EFAULT;
+		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, c[i].addr,
+			       "%s at 0x%llx holds %02x %02x %02x %02x %02x, not the nop expected",
+			       sym.name, (unsigned long long)c[i].addr, found[0], found[1],
+			       found[2], found[3], found[4]);
+	}
+	return 0;
+}
+
+int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_counts *counts_ret,
+		     struct err *err)
+{
+	_cleanup_free_ struct text_change *c = calloc(n ? n : 1, sizeof(*c));
+	struct ftrace_counts before;
+	size_t m;
+	int rc;
+
+	if (!c)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
+	if (!g->agent.loaded || g->n_armed)
+		return err_set(err, -EBUSY, ERR_CONFLICT, 0,
+			       "the guest has armed call sites already");
+	rc = plan(g, site, n, c, err);
+	if (!rc)
+		rc = text_check(g, c, n, err);
+	if (!rc)
+		rc = first_differs(g, c, n, err);
+	if (rc)
+		return rc;
+	count(c, n, &before);
+	m = keep(c, n, TEXT_TODO);
+	rc = write_journal(g, c, m, err);
+	if (!rc)
+		rc = remember(g, c, m, err);
+	fault_point("arm.journalled");
+	if (!rc)
+		rc = text_apply(g, c, m, err);
+	if (!rc)
+		rc = first_differs(g, c, m, err);
+	if (rc) {
+		struct err undo = { 0 };
+
+		if (ftrace_make_nop(g, NULL, &undo))
+			err_wrap(err, "could not be undone now, the journal keeps it (%.60s)",
+				 undo.msg);
+		return rc;
+	}
+	count(c, m, counts_ret);
+	counts_ret->n_in_use += before.n_in_use;
+	counts_ret->n_gone += before.n_gone;
+	fault_point("arm.done");
+	return 0;
+}
+
+int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
+{
+	_cleanup_free_ struct text_change *c = calloc(g->n_armed ? g->n_armed : 1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites",
+			       g->n_armed);
+	if (ret)
+		*ret = (struct guest_restore){ 0 };
+	for (size_t i = 0; i < g->n_armed; i++) {
+		c[i] = (struct text_change){ .addr = g->armed[i].ip,
+					     .rec = g->armed[i].rec,
+					     .len = MCOUNT_INSN_SIZE };
+		memcpy(c[i].old, g->armed[i].old, MCOUNT_INSN_SIZE);
+		memcpy(c[i].new, g->armed[i].new, MCOUNT_INSN_SIZE);
+	}
+	text_swap(c, g->n_armed);
+	fault_point("disarm.start");
+	rc = text_apply(g, c, g->n_armed, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; ret && i < g->n_armed; i++) {
+		ret->sites_restored += c[i].result == TEXT_DONE || c[i].result == TEXT_ALREADY;
+		ret->sites_changed += c[i].result == TEXT_DIFFERS || c[i].result == TEXT_UNMAPPED;
+	}
+	fault_point("disarm.written");
+	if (g->n_armed)
+		rc = journal_undone(g->journal, g->armed_txn, err);
+	if (rc)
+		return rc;
+	free(g->armed);
+	g->armed = NULL;
+	g->n_armed = 0;
+	return 0;
+}
+
+int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)
+{
+	u64 site = g->agent.text + agent_blob_get()->ftrace_call;
+	struct text_change c = { .addr = site, .len = MCOUNT_INSN_SIZE };
+	int rc;
+
+	if (insn_make_call(site, g->agent.text + g->agent.tracer, c.old) ||
+	    insn_make_call(site, g->agent.text + offset, c.new))
+		return err_set(err, -ERANGE, ERR_NONE, site,
+			       "ftrace_call [agent] cannot reach its tracer");
+	/* not journalled: the agent's text goes away as a whole */
+	rc = text_apply(g, &c, 1, err);
+	if (rc)
+		return rc;
+	if (c.result != TEXT_DONE && c.result != TEXT_ALREADY)
+		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, site,
+			       "ftrace_call [agent] at 0x%llx was changed",
+			       (unsigned long long)site);
+	g->agent.tracer = offset;
+	return 0;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Call sites: nop to call and back, in ftrace's own words (Linux v6.12 include/linux/ftrace.h).
+ * Two layers as there: sites call ftrace_caller [agent]; inside it ftrace_call is patched to the
+ * active tracer and ftrace_graph_call between a nop and the graph caller.
+ */
+#ifndef PATCHER_FTRACE_H
+#define PATCHER_FTRACE_H
+
+#include "patcher/guest.h"
+
+/* What became of the sites asked for. */
+struct ftrace_counts {
+	size_t n_armed;
+	size_t n_in_use; /* the guest uses them: left alone */
+	size_t n_differs; /* bytes were not the nop: left alone */
+	size_t n_gone; /* their module went away */
+};
+
+/**
+ * ftrace_make_call - turn the nops of many sites into calls of ftrace_caller [agent]
+ * @site: indices into kernel_sites()
+ *
+ * Before: MCOUNT_INSN_SIZE bytes of one nop at each site. After: a call. Other vCPUs may execute a
+ * site at any time; each is written in a stop window. A site whose bytes are not a one-instruction
+ * nop fails the whole call and nothing stays changed, unless the guest's record says that the guest
+ * uses it. Precondition: agent loaded, no site armed.
+ * Context: guest lock held. Return: 0; -EINVAL bytes differ (guest.text_changed); -ERANGE out of
+ * rel32's reach; what text_apply() returns. Undo: ftrace_make_nop().
+ */
+must_check int ftrace_make_call(struct guest *g, const u32 *site, size_t n,
+				struct ftrace_counts *counts_ret, struct err *err);
+
+/**
+ * ftrace_make_nop - put every armed site back
+ * @ret: what was put back; may be NULL
+ *
+ * Sites that hold something else by now were changed by the guest: left, counted. Context: guest
+ * lock held. Return: 0; what text_apply() returns, then the journal keeps what is left.
+ */
+must_check int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err);
+
+/**
+ * ftrace_update_ftrace_func - patch ftrace_call [agent] to call @offset in the agent's text
+ *
+ * Before and after: a 5-byte call. Context: guest lock held; sites may be live. Undo: the same with
+ * the offset of ftrace_stub.
+ */
+must_check int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err);
+
+#endif

@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The gate. See gate.h and gate_x86.S. */
+#define LOG_PREFIX "gate"
+#include "patcher/gate.h"
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+#include "base/log.h"
+#include "patcher/quiesce.h"
+#include "patcher/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const u8 gate_start[], gate_end[], gate_fix_mailbox[], gate_fix_preempt[],
+	gate_fix_current[], gate_fix_ti_flags[], gate_fix_task_flags[], gate_rcu_start[],
+	gate_fix_rcu[], gate_rcu_end[];
+
+/* Lives in the guest; offsets as in gate_x86.S. */
+struct mailbox {
+	u32 state;
+	u32 inside; /* tasks between the gate's first and last instructions */
+	u64 fn;
+	u64 args[4];
+	u64 ret;
+	u64 seq;
+	u64 pad[8];
+};
+_Static_assert(sizeof(struct mailbox) == 128, "mailbox");
+_Static_assert(offsetof(struct mailbox, ret) == 48, "mailbox");
+
+enum mailbox_state {
+	MAILBOX_IDLE,
+	MAILBOX_ARMED,
+	MAILBOX_RUNNING,
+	MAILBOX_DONE
+};
+
+#define CALL_COME_BY_NS (15 * NSEC_PER_SEC)
+#define CALL_RUN_NS     (60 * NSEC_PER_SEC)
+#define CLOSE_NS        (10 * NSEC_PER_SEC)
+#define POLL_NS         (300000ull)
+#define GATE_MAX_BYTES  512u
+
+struct gate {
+	struct guest *g;
+	u64 cave;
+	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX */
+	u64 mailbox;
+	u64 seq;
+	struct text_change *code;
+	size_t n_code;
+	u32 code_txn;
+	struct text_change *sites;
+	size_t n_sites;
+	u32 sites_txn;
+};
+
+static void gate_free(struct gate *gate)
+{
+	free(gate->code);
+	free(gate->sites);
+	free(gate);
+}
+
+static void put32(u8 *code, const u8 *field, u32 v)
+{
+	memcpy(code + (field - gate_start), &v, sizeof(v));
+}
+
+static int unsupported(struct err *err, const char *what)
+{
+	return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0, "this kernel has no %s", what);
+}
+
+static int make_code(struct gate *gate, u8 *code, struct err *err)
+{
+	static const u8 nop9[] = { 0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0 };
+	struct kernel *k = gate->g->k;
+	size_t rcu_bytes = (size_t)(gate_rcu_end - gate_rcu_start);
+	u32 ti_flags, task_flags, rcu;
+	s32 preempt, current;
+
+	memset(code, 0xcc, gate->code_bytes);
+	memcpy(code, gate_start, (size_t)(gate_end - gate_start));
+	if (guest_percpu_gs(gate->g, "__preempt_count", "preempt_count", &preempt))
+		return unsupported(err, "__preempt_count");
+	if (guest_percpu_gs(gate->g, "current_task", "current_task", &current))
+		return unsupported(err, "current_task");
+	if (kernel_btf_offset(k, "task_struct", "thread_info.flags", &ti_flags) ||
+	    kernel_btf_offset(k, "task_struct", "flags", &task_flags))
+		return unsupported(err, "task_struct.flags");
+	memcpy(code + (gate_fix_mailbox - gate_start), &gate->mailbox, sizeof(gate->mailbox));
+	put32(code, gate_fix_preempt, (u32)preempt);
+	put32(code, gate_fix_current, (u32)current);
+	put32(code, gate_fix_ti_flags, ti_flags);
+	put32(code, gate_fix_task_flags, task_flags);
+	if (!kernel_btf_offset(k, "task_struct", "rcu_read_lock_nesting", &rcu)) {
+		put32(code, gate_fix_rcu, rcu);
+	} else { /* without CONFIG_PREEMPT_RCU preempt_count says it all; one long nop and a short one */
+		u8 *at = code + (gate_rcu_start - gate_start);
+
+		if (rcu_bytes < sizeof(nop9))
+			return unsupported(err, "room for a nop");
+		memset(at, 0x90, rcu_bytes);
+		memcpy(at, nop9, sizeof(nop9));
+	}
+	return 0;
+}
+
+/* Padding: @n equal bytes of 0x00 or 0xcc, executable. */
+static bool is_padding(struct guest *g, u64 addr, size_t n)
+{
+	u8 bytes[GATE_MAX_BYTES];
+	struct vm_mapping first, last;
+
+	if (vm_read(g->vm, gva(addr), bytes, n, NULL) || (bytes[0] != 0 && bytes[0] != 0xcc))
+		return false;
+	if (memcmp(bytes, bytes + 1, n - 1))
+		return false;
+	return !vm_walk(g->vm, gva(addr), &first, NULL) && first.executable &&
+	       !vm_walk(g->vm, gva(addr + n - 1), &last, NULL) && last.executable;
+}
+
+/* Where the code goes: after _etext in its page, or in the int3 run before it. */
+static int find_cave(struct gate *gate, struct err *err)
+{
+	u64 etext, after;
+
+	if (kernel_sym(gate->g->k, "_etext", &etext))
+		return unsupported(err, "_etext");
+	after = (etext + 15) & ~15ull;
+	gate->cave = after;
+	if (after + gate->code_bytes <= ((etext + PAGE_SIZE - 1) & PAGE_MASK) &&
+	    is_padding(gate->g, after, gate->code_bytes))
+		return 0;
+	/* one byte more in front stays: what precedes may be an instruction that ends in int3 bytes */
+	gate->cave = (etext & ~15ull) - gate->code_bytes;
+	if (is_padding(gate->g, gate->cave - 16, gate->code_bytes + 16))
+		return 0;
+	return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, etext,
+		       "no %u bytes of padding at the end of kernel text (_etext 0x%llx)",
+		       gate->code_bytes, (unsigned long long)etext);
+}
+
+static int find_mailbox(struct gate *gate, struct err *err)
+{
+	struct mailbox box;
+	static const struct mailbox zero;
+	gva_t data;
+	u64 size;
+
+	if (!kernel_vmcoreinfo(gate->g->k, &data, &size) ||
+	    size > PAGE_SIZE - sizeof(struct mailbox) - 256)
+		return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, 0,
+			       "no room for the mailbox in the guest's vmcoreinfo page");
+	gate->mailbox = data.v + PAGE_SIZE - sizeof(struct mailbox);
+	if (guest_read(gate->g, gate->mailbox, &box, sizeof(box), err))
+		return -EFAULT;
+	if (memcmp(&box, &zero, sizeof(box)))
+		return err_set(
+			err, -EBUSY, ERR_GUEST_CHANGED, gate->mailbox,
+			"the tail of the vmcoreinfo page is not zero; is another tracer attached?");
+	return 0;
+}
+
+static int box_write(struct gate *gate, size_t off, const void *v, size_t n, struct err *err)
+{
+	return vm_write_data(gate->g->vm, gva(gate->mailbox + off), v, n, err);
+}
+
+static int box_read(struct gate *gate, struct mailbox *box, struct err *err)
+{
+	return guest_read(gate->g, gate->mailbox, box, sizeof(*box), err);
+}
+
+static int journal_changes(struct guest *g, const struct text_change *c, size_t n,
+			   enum journal_kind kind, u32 *txn_ret, struct err *err)
+{
+	int rc;
+
+	*txn_ret = journal_begin(g->journal);
+	for (size_t i = 0; i < n; i++) {
+		struct journal_text t = { .addr = c[i].addr,
+					  .rec = c[i].rec,
+					  .txn = *txn_ret,
+					  .kind = kind,
+					  .len = c[i].len };
+
+		memcpy(t.old, c[i].old, sizeof(t.old));
+		memcpy(t.new, c[i].new, sizeof(t.new));
+		rc = journal_add_text(g->journal, &t, err);
+		if (rc)
+			return rc;
+	}
+	return journal_flush(g->journal, err);
+}
+
+static int put_code(struct gate *gate, struct err *err)
+{
+	u8 code[GATE_MAX_BYTES], old[GATE_MAX_BYTES];
+	int rc;
+
+	rc = make_code(gate, code, err);
+	if (rc)
+		return rc;
+	rc = guest_read(gate->g, gate->cave, old, gate->code_bytes, err);
+	if (rc)
+		return rc;
+	gate->n_code = gate->code_bytes / JOURNAL_TEXT_MAX;
+	gate->code = calloc(gate->n_code, sizeof(*gate->code));
+	if (!gate->code)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
+	for (size_t i = 0; i < gate->n_code; i++) {
+		struct text_change *c = &gate->code[i];
+
+		c->addr = gate->cave + i * JOURNAL_TEXT_MAX;
+		c->len = JOURNAL_TEXT_MAX;
+		memcpy(c->old, old + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
+		memcpy(c->new, code + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
+	}
+	rc = journal_changes(gate->g, gate->code, gate->n_code, JOURNAL_CAVE, &gate->code_txn, err);
+	fault_point("gate.code_journalled");
+	if (!rc)
+		rc = text_apply(gate->g, gate->code, gate->n_code, err);
+	for (size_t i = 0; !rc && i < gate->n_code; i++) {
+		if (gate->code[i].result != TEXT_DONE && gate->code[i].result != TEXT_ALREADY)
+			rc = err_set(err, -EINVAL, ERR_GUEST_CHANGED, gate->code[i].addr,
+				     "the padding at 0x%llx changed under us",
+				     (unsigned long long)gate->code[i].addr);
+	}
+	return rc;
+}
+
+/*
+ * Functions that run in process context with no lock held at their first instruction: system calls,
+ * and the one worker that even an idle guest runs (each second; deferrable, so sometimes later).
+ * Left out: calls that do not come back through their caller, or give birth.
+ */
+static bool is_gate_site(const struct ftrace_site *s)
+{
+	static const char *const not [] = { "rt_sigreturn", "exit",     "exit_group",
+					    "execve",       "execveat", "fork",
+					    "vfork",        "clone",    "clone3" };
+	static const char prefix[] = "__x64_sys_";
+
+	if (s->state != SITE_OK || s->module)
+		return false;
+	if (!strcmp(s->name, "vmstat_shepherd"))
+		return true;
+	if (strncmp(s->name, prefix, sizeof(prefix) - 1))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(not ); i++) {
+		if (!strcmp(s->name + sizeof(prefix) - 1, not [i]))
+			return false;
+	}
+	return true;
+}
+
+static int collect_sites(struct gate *gate, struct err *err)
+{
+	const struct ftrace_site *sites = kernel_sites(gate->g->k);
+	size_t n = kernel_site_count(gate->g->k);
+
+	gate->sites = calloc(n, sizeof(*gate->sites));
+	if (!gate->sites)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
+	for (size_t i = 0; i < n; i++) {
+		struct text_change *c = &gate->sites[gate->n_sites];
+
+		if (!is_gate_site(&sites[i]))
+			continue;
+		*c = (struct text_change){ .addr = sites[i].ip,
+					   .rec = sites[i].rec,
+					   .len = MCOUNT_INSN_SIZE };
+		if (guest_read(gate->g, c->addr, c->old, MCOUNT_INSN_SIZE, NULL) ||
+		    !insn_is_site_nop(c->old) || insn_make_call(c->addr, gate->cave, c->new))
+			continue;
+		gate->n_sites++;
+	}
+	if (!gate->n_sites)
+		return err_set(err, -ENOENT, ERR_GUEST_UNSUPPORTED, 0,
+			       "none of the call sites that the gate could use is free");
+	text_sort(gate->sites, gate->n_sites);
+	return 0;
+}
+
+static int put_sites(struct gate *gate, struct err *err)
+{
+	int rc = collect_sites(gate, err);
+
+	if (!rc)
+		rc = journal_changes(gate->g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE,
+				     &gate->sites_txn, err);
+	fault_point("gate.sites_journalled");
+	if (!rc)
+		rc = text_apply(gate->g, gate->sites, gate->n_sites, err);
+	return rc;
+}
+
+int gate_open(struct guest *g, struct gate **ret, struct err *err)
+{
+	struct gate *gate = calloc(1, sizeof(*gate));
+	int rc;
+
+	if (!gate)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
+	gate->g = g;
+	gate->code_bytes =
+		((u32)(gate_end - gate_start) + JOURNAL_TEXT_MAX - 1) & ~(JOURNAL_TEXT_MAX - 1u);
+	rc = gate->code_bytes > GATE_MAX_BYTES ? -E2BIG : find_cave(gate, err);
+	if (!rc)
+		rc = find_mailbox(gate, err);
+	if (!rc)
+		rc = journal_mailbox(g->journal, gate->mailbox, err);
+	if (rc) { /* nothing was changed yet */
+		gate_free(gate);
+		return rc;
+	}
+	rc = put_code(gate, err);
+	if (!rc)
+		rc = put_sites(gate, err);
+	if (rc) {
+		gate_close(gate, NULL);
+		return rc;
+	}
+	fault_point("gate.opened");
+	*ret = gate;
+	return 0;
+}
+
+u64 gate_next_seq(const struct gate *gate)
+{
+	return gate->seq + 1;
+}
+
+/* Take back a job that nobody has claimed: 1 taken back, 0 a task has it. */
+static int withdraw(struct gate *gate, struct err *err)
+{
+	u32 idle = MAILBOX_IDLE;
+	struct mailbox box;
+	int rc, taken = 0;
+
+	rc = vm_pause(gate->g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+	if (rc)
+		return rc;
+	rc = box_read(gate, &box, err);
+	if (!rc && box.state == MAILBOX_ARMED) {
+		rc = box_write(gate, 0, &idle, sizeof(idle), err);
+		taken = 1;
+	}
+	if (vm_resume(gate->g->vm, rc ? NULL : err) && !rc)
+		rc = -EIO;
+	return rc ? rc : taken;
+}
+
+static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
+{
+	u64 start = guest_now_ns();
+	int rc;
+
+	for (;;) {
+		rc = box_read(gate, box, err);
+		if (rc)
+			return rc;
+		if (box->state == MAILBOX_DONE)
+			return 0;
+		if (box->state == MAILBOX_ARMED && guest_now_ns() - start > CALL_COME_BY_NS) {
+			rc = withdraw(gate, err);
+			if (rc < 0)
+				return rc;
+			if (rc)
+				return err_set(err, -ETIMEDOUT, ERR_GUEST_GATE, gate->cave,
+					       "no task of the guest passed the gate within %llu s",
+					       CALL_COME_BY_NS / NSEC_PER_SEC);
+		} else if (guest_now_ns() - start > CALL_COME_BY_NS + CALL_RUN_NS) {
+			return err_set(err, -ETIMEDOUT, ERR_GUEST_GATE, box->fn,
+				       "the guest's function at 0x%llx has not returned",
+				       (unsigned long long)box->fn);
+		}
+		guest_sleep_ns(POLL_NS);
+	}
+}
+
+int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err)
+{
+	struct mailbox box = { .state = MAILBOX_IDLE, .fn = fn, .seq = ++gate->seq };
+	u32 state = MAILBOX_ARMED;
+	int rc;
+
+	memcpy(box.args, args, sizeof(box.args));
+	/* not `inside`: tasks pass by and count themselves all the time */
+	rc = box_write(gate, 0, &box.state, sizeof(box.state), err);
+	if (!rc)
+		rc = box_write(gate, offsetof(struct mailbox, fn), &box.fn,
+			       offsetof(struct mailbox, pad) - offsetof(struct mailbox, fn), err);
+	if (!rc)
+		rc = box_write(gate, 0, &state, sizeof(state), err);
+	fault_point("gate.armed");
+	if (!rc)
+		rc = wait_done(gate, &box, err);
+	if (rc)
+		return rc;
+	fault_point("gate.done");
+	/* the mailbox keeps DONE and the result until the next call, for a daemon that comes after us */
+	if (ret)
+		*ret = box.ret;
+	return 0;
+}
+
+/* Put @c back; what the guest changed meanwhile is left and counted as done. */
+static int put_back(struct guest *g, struct text_change *c, size_t n, u32 txn, struct err *err)
+{
+	int rc;
+
+	text_swap(c, n);
+	rc = text_apply(g, c, n, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].result == TEXT_DIFFERS)
+			log_warn("%s: 0x%llx was changed by the guest; left as it is", g->target,
+				 (unsigned long long)c[i].addr);
+	}
+	return txn ? journal_undone(g->journal, txn, err) : 0;
+}
+
+static int wait_outside(struct gate *gate, struct err *err)
+{
+	u64 deadline = guest_now_ns() + CLOSE_NS;
+	struct mailbox box;
+	int rc;
+
+	for (;;) {
+		rc = box_read(gate, &box, err);
+		if (rc)
+			return rc;
+		if (!box.inside)
+			break;
+		if (guest_now_ns() > deadline)
+			return err_set(err, -EBUSY, ERR_GUEST_BUSY, gate->cave,
+				       "%u task(s) of the guest are still in the gate", box.inside);
+		guest_sleep_ns(POLL_NS);
+	}
+	return quiesce_range(gate->g, gate->cave, gate->cave + gate->code_bytes, CLOSE_NS, err);
+}
+
+int gate_close(struct gate *gate, struct err *err)
+{
+	static const struct mailbox zero;
+	struct guest *g = gate->g;
+	int rc = 0;
+
+	if (gate->n_sites && gate->sites_txn)
+		rc = put_back(g, gate->sites, gate->n_sites, gate->sites_txn, err);
+	fault_point("gate.sites_back");
+	if (!rc && gate->n_code && gate->code_txn) {
+		rc = wait_outside(gate, err);
+		if (!rc)
+			rc = put_back(g, gate->code, gate->n_code, gate->code_txn, err);
+	}
+	fault_point("gate.code_back");
+	if (!rc)
+		rc = box_write(gate, 0, &zero, sizeof(zero), err);
+	if (!rc)
+		rc = journal_mailbox(g->journal, 0, err);
+	gate_free(gate);
+	return rc;
+}
+
+/* The text entries of one kind that are still in the journal, as changes. */
+static int from_journal(struct guest *g, enum journal_kind kind, struct text_change **ret,
+			size_t *n_ret, u32 *txn_ret, struct err *err)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	struct text_change *c = calloc(s->n_text + 1, sizeof(*c));
+	size_t n = 0;
+
+	if (!c)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to read the journal");
+	for (size_t i = 0; i < s->n_text; i++) {
+		const struct journal_text *t = &s->text[i];
+
+		if (t->kind != kind)
+			continue;
+		c[n] = (struct text_change){ .addr = t->addr, .rec = t->rec, .len = t->len };
+		memcpy(c[n].old, t->old, sizeof(t->old));
+		memcpy(c[n++].new, t->new, sizeof(t->new));
+		*txn_ret = t->txn;
+	}
+	text_sort(c, n);
+	*ret = c;
+	*n_ret = n;
+	return 0;
+}
+
+/* A borrowed call was under way when the daemon died: let it end, keep what it gave. */
+static int finish_call(struct gate *gate, struct err *err)
+{
+	struct journal *j = gate->g->journal;
+	const struct journal_state *s = journal_state(j);
+	struct mailbox box;
+	bool ran;
+	int rc;
+
+	rc = box_read(gate, &box, err);
+	if (rc)
+		return rc;
+	if (box.state == MAILBOX_ARMED) {
+		rc = withdraw(gate, err);
+		if (rc < 0)
+			return rc;
+		box.state = rc ? MAILBOX_IDLE : MAILBOX_RUNNING;
+	}
+	if (box.state == MAILBOX_RUNNING) {
+		rc = wait_done(gate, &box, err);
+		if (rc)
+			return rc;
+	}
+	if (!s->pending)
+		return 0;
+	ran = box.state == MAILBOX_DONE && box.seq == s->pending_seq;
+	if (!s->pending_free)
+		return journal_alloc(j, s->pending, ran ? box.ret : 0, s->pending_bytes, err);
+	if (ran)
+		return journal_freed(j, s->pending, err);
+	return journal_alloc(j, s->pending, s->alloc[s->pending], s->alloc_bytes[s->pending], err);
+}
+
+int gate_recover(struct guest *g, struct err *err)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	struct gate *gate;
+	int rc;
+
+	if (!s->mailbox)
+		return 0;
+	gate = calloc(1, sizeof(*gate));
+	if (!gate)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
+	gate->g = g;
+	gate->mailbox = s->mailbox;
+	rc = from_journal(g, JOURNAL_GATE_SITE, &gate->sites, &gate->n_sites, &gate->sites_txn,
+			  err);
+	if (!rc)
+		rc = from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, &gate->code_txn,
+				  err);
+	if (!rc && gate->n_code) {
+		gate->cave = gate->code[0].addr;
+		gate->code_bytes = (u32)gate->n_code * JOURNAL_TEXT_MAX;
+	}
+	if (!rc)
+		rc = finish_call(gate, err);
+	if (rc) {
+		gate_free(gate);
+		return rc;
+	}
+	return gate_close(gate, err);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The gate: call functions of the guest's own kernel with no breakpoint and no register written.
+ *
+ * About 200 bytes of code in the padding at the end of kernel text, a mailbox in the zero tail of
+ * the vmcoreinfo page, and call sites of functions that run in process context turned into calls.
+ * Everything is journalled before it is changed and byte-equal to before after gate_close().
+ */
+#ifndef PATCHER_GATE_H
+#define PATCHER_GATE_H
+
+#include "patcher/guest_priv.h"
+
+struct gate;
+
+/**
+ * gate_open - put the gate into the guest and turn call sites to it
+ *
+ * Precondition: no site calls the agent (g->n_armed is 0). Context: guest lock held, no window open.
+ * Return: 0; -ENOSPC no padding, or no vmcoreinfo tail (guest.no_room); what text_apply() returns.
+ * On failure nothing stays changed. Undo: gate_close().
+ */
+must_check int gate_open(struct guest *g, struct gate **ret, struct err *err);
+
+/**
+ * gate_call - have the guest run @fn(@args[0..3])
+ * @fn:  guest virtual address of a kernel function that may sleep and needs process context
+ * @ret: what it returned; may be NULL
+ *
+ * Waits up to 15 s for a task to come by, and as long as it takes (60 s) once it runs.
+ * Return: 0; -ETIMEDOUT (guest.gate_timeout), the call was withdrawn; -ESRCH (vmm.gone).
+ */
+must_check int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err);
+
+/** gate_next_seq - the sequence number that the next gate_call() will have, for the journal */
+u64 gate_next_seq(const struct gate *gate);
+
+/**
+ * gate_close - sites back, wait until no task is inside, code and mailbox back; frees @gate
+ *
+ * Return: 0; an error leaves what could not be put back in the journal.
+ */
+int gate_close(struct gate *gate, struct err *err);
+
+/**
+ * gate_recover - undo what a dead daemon's gate left, from the journal
+ *
+ * An allocation that was under way is finished and entered in the journal. Waits for a borrowed call that is still running. Context: as gate_open().
+ */
+must_check int gate_recover(struct guest *g, struct err *err);
+
+#endif

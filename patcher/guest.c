@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+/* An attached guest. See guest.h. */
+#define LOG_PREFIX "guest"
+#include "patcher/guest.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "patcher/agent.h"
+#include "patcher/ftrace.h"
+#include "patcher/gate.h"
+#include "patcher/guest_priv.h"
+#include "patcher/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define KERNEL_HALF   (1ull << 63)
+#define CR4_PAE       0x20
+#define KPTI_USER_BIT 0x1000ull /* v6.1 arch/x86/include/asm/pgtable.h PTI_PGTABLE_SWITCH_BIT */
+
+u64 guest_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+void guest_sleep_ns(u64 ns)
+{
+	struct timespec ts = { (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
+}
+
+int guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err)
+{
+	return vm_read(g->vm, gva(addr), buf, len, err);
+}
+
+int guest_percpu_gs(struct guest *g, const char *alone, const char *hot_member, s32 *ret)
+{
+	u32 off;
+
+	if (!kernel_percpu_gs(g->k, alone, ret))
+		return 0;
+	if (kernel_percpu_gs(g->k, "pcpu_hot", ret) ||
+	    kernel_btf_offset(g->k, "pcpu_hot", hot_member, &off))
+		return -ENOENT;
+	*ret += (s32)off;
+	return 0;
+}
+
+/* struct sym_mem over a vm */
+static int mem_read(void *arg, gva_t addr, void *buf, size_t len)
+{
+	struct vm *vm = arg;
+
+	return vm_read(vm, addr, buf, len, NULL);
+}
+
+static int mem_read_phys(void *arg, gpa_t addr, void *buf, size_t len)
+{
+	struct vm *vm = arg;
+
+	return vm_read_phys(vm, addr, buf, len, NULL);
+}
+
+static bool mem_next_populated(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+{
+	struct vm *vm = arg;
+
+	return vm_next_populated(vm, from, start_ret, len_ret);
+}
+
+/* Does this table map the candidate's text to where the candidate lies? */
+static bool root_maps(struct vm *vm, u64 cr3, u64 cr4, const struct kernel_location *loc)
+{
+	struct vm_mapping m;
+
+	vm_set_root(vm, gpa(cr3 & 0x000ffffffffff000ull), cr4 & (1u << 12) ? 5 : 4);
+	return !vm_walk(vm, loc->text, &m, NULL) && m.gpa.v == loc->image.v;
+}
+
+/*
+ * The last word on a candidate: a vCPU's own page table. A vCPU in user mode under KPTI has a table
+ * without kernel text; the kernel's is its neighbour.
+ */
+static bool confirm(void *arg, const struct kernel_location *loc)
+{
+	struct vm *vm = arg;
+	bool any = false;
+
+	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
+		struct vm_regs r;
+
+		if (vm_vcpu_regs(vm, i, &r, NULL))
+			continue;
+		any = true;
+		if (root_maps(vm, r.cr3, r.cr4, loc) ||
+		    root_maps(vm, r.cr3 & ~KPTI_USER_BIT, r.cr4, loc))
+			return true;
+	}
+	return !any; /* nobody to ask: the candidate's own consistency has to do */
+}
+
+/* No kernel was found: is it since there is none yet? */
+static bool in_firmware(struct vm *vm)
+{
+	u32 n = 0;
+
+	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
+		struct vm_regs r;
+
+		if (vm_vcpu_regs(vm, i, &r, NULL))
+			continue;
+		n++;
+		if (r.user_mode || ((r.rip & KERNEL_HALF) && (r.cr4 & CR4_PAE)))
+			return false;
+	}
+	return n > 0;
+}
+
+static int check_booted(struct guest *g, struct err *err)
+{
+	s64 running;
+	u64 addr;
+	u32 state;
+	int rc;
+
+	if (kernel_sym(g->k, "system_state", &addr) ||
+	    kernel_btf_enum(g->k, "SYSTEM_RUNNING", &running))
+		return 0;
+	rc = guest_read(g, addr, &state, sizeof(state), err);
+	if (!rc && state < (u32)running)
+		rc = err_set(err, -EAGAIN, ERR_GUEST_FIRMWARE, addr,
+			     "the guest's kernel is still booting");
+	return rc;
+}
+
+static int find_kernel(struct guest *g, struct err *err)
+{
+	struct sym_mem mem = { mem_read, mem_read_phys, mem_next_populated, g->vm };
+	struct kernel_location loc;
+	u64 start = guest_now_ns();
+	int rc;
+
+	rc = kernel_locate(&mem, confirm, g->vm, &loc, err);
+	if (rc == -ENOENT && in_firmware(g->vm))
+		return err_set(
+			err, -EAGAIN, ERR_GUEST_FIRMWARE, 0,
+			"no kernel in memory yet: the guest is in firmware or its boot loader");
+	if (rc)
+		return rc;
+	vm_set_root(g->vm, loc.root, loc.levels);
+	rc = kernel_load(&mem, &loc, &g->k, err);
+	g->find_ns = guest_now_ns() - start;
+	return rc ? rc : check_booted(g, err);
+}
+
+static int by_ip(const void *a, const void *b, void *arg)
+{
+	const struct ftrace_site *sites = arg;
+	u64 x = sites[*(const u32 *)a].ip, y = sites[*(const u32 *)b].ip;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Bytes of every recorded site as they are now, in the order of kernel_sites(). */
+static int read_baseline(struct guest *g, u8 **bytes_ret, bool **ok_ret, struct err *err)
+{
+	const struct ftrace_site *sites = kernel_sites(g->k);
+	size_t n = kernel_site_count(g->k);
+	_cleanup_free_ u32 *order = calloc(n + 1, sizeof(*order));
+	_cleanup_free_ u64 *addr = calloc(n + 1, sizeof(*addr));
+	_cleanup_free_ u8 *sorted = calloc(n + 1, MCOUNT_INSN_SIZE);
+	_cleanup_free_ bool *sorted_ok = calloc(n + 1, sizeof(*sorted_ok));
+	_cleanup_free_ u8 *bytes = calloc(n + 1, MCOUNT_INSN_SIZE);
+	_cleanup_free_ bool *ok = calloc(n + 1, sizeof(*ok));
+	int rc;
+
+	if (!order || !addr || !sorted || !sorted_ok || !bytes || !ok)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
+	for (u32 i = 0; i < n; i++)
+		order[i] = i;
+	qsort_r(order, n, sizeof(*order), by_ip, (void *)(uintptr_t)sites);
+	for (size_t i = 0; i < n; i++)
+		addr[i] = sites[order[i]].ip;
+	rc = text_read_sites(g, addr, n, MCOUNT_INSN_SIZE, sorted, sorted_ok, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		memcpy(bytes + (size_t)order[i] * MCOUNT_INSN_SIZE, sorted + i * MCOUNT_INSN_SIZE,
+		       MCOUNT_INSN_SIZE);
+		ok[order[i]] = sorted_ok[i];
+	}
+	*bytes_ret = no_cleanup_ptr(bytes);
+	*ok_ret = no_cleanup_ptr(ok);
+	return 0;
+}
+
+static int keep_vmcoreinfo(struct guest *g, struct err *err)
+{
+	gva_t data;
+	u64 size;
+
+	if (!kernel_vmcoreinfo(g->k, &data, &size) || size > PAGE_SIZE)
+		return 0;
+	g->vmcoreinfo = malloc((size_t)size);
+	if (!g->vmcoreinfo)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for vmcoreinfo");
+	g->vmcoreinfo_bytes = size;
+	return guest_read(g, data.v, g->vmcoreinfo, (size_t)size, err);
+}
+
+bool guest_same_kernel(struct guest *g)
+{
+	u8 now[PAGE_SIZE];
+	gva_t data;
+	u64 size;
+
+	if (!g->vmcoreinfo || !kernel_vmcoreinfo(g->k, &data, &size))
+		return true;
+	return !guest_read(g, data.v, now, (size_t)g->vmcoreinfo_bytes, NULL) &&
+	       !memcmp(now, g->vmcoreinfo, (size_t)g->vmcoreinfo_bytes);
+}
+
+static int adopt_armed(struct guest *g, struct err *err)
+{
+	const struct journal_state *s = journal_state(g->journal);
+
+	g->armed = calloc(s->n_text + 1, sizeof(*g->armed));
+	if (!g->armed)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to read the journal");
+	for (size_t i = 0; i < s->n_text; i++) {
+		const struct journal_text *t = &s->text[i];
+		struct armed_site *a = &g->armed[g->n_armed];
+
+		if (t->kind != JOURNAL_SITE || t->len != MCOUNT_INSN_SIZE)
+			continue;
+		a->ip = t->addr;
+		a->rec = t->rec;
+		memcpy(a->old, t->old, MCOUNT_INSN_SIZE);
+		memcpy(a->new, t->new, MCOUNT_INSN_SIZE);
+		g->armed_txn = t->txn;
+		g->n_armed++;
+	}
+	return 0;
+}
+
+/* The journal is of the kernel that runs now, or of one that was there before a reboot. */
+static bool journal_is_current(struct guest *g)
+{
+	const struct journal_ident *id = &journal_state(g->journal)->ident;
+	const struct kernel_location *loc = kernel_location(g->k);
+
+	return id->kaslr_offset == loc->kaslr_offset && id->root == loc->root.v &&
+	       !strcmp(id->build_id, kernel_build_id(g->k));
+}
+
+/* What a daemon that died left in the guest: put everything back. */
+static int replay(struct guest *g, struct err *err)
+{
+	struct guest_restore r;
+	int rc;
+
+	if (!journal_outstanding(g->journal))
+		return 0;
+	if (!journal_is_current(g)) {
+		log_info("%s: the guest was rebooted since; nothing is left to put back",
+			 g->target);
+		return journal_forget(g->journal, err);
+	}
+	rc = adopt_armed(g, err);
+	if (!rc)
+		rc = ftrace_make_nop(g, &r, err);
+	if (!rc)
+		rc = gate_recover(g, err);
+	if (!rc)
+		rc = agent_unload(g, err);
+	if (!rc)
+		log_info("%s: put back what an earlier daemon had changed (%llu call sites)",
+			 g->target, (unsigned long long)r.sites_restored);
+	return rc;
+}
+
+static int start_journal(struct guest *g, struct err *err)
+{
+	struct journal_ident id = { 0 };
+	const struct kernel_location *loc = kernel_location(g->k);
+	int rc;
+
+	rc = replay(g, err);
+	if (rc)
+		return rc;
+	snprintf(id.target, sizeof(id.target), "%s", g->target);
+	snprintf(id.build_id, sizeof(id.build_id), "%s", kernel_build_id(g->k));
+	id.kaslr_offset = loc->kaslr_offset;
+	id.root = loc->root.v;
+	id.levels = (u32)loc->levels;
+	return journal_set_ident(g->journal, &id, err);
+}
+
+static void guest_free(struct guest *g)
+{
+	if (!g)
+		return;
+	vm_view_destroy(g->agent.view);
+	journal_close(g->journal);
+	kernel_destroy(g->k);
+	vm_detach(g->vm);
+	free(g->baseline);
+	free(g->baseline_ip);
+	free(g->vmcoreinfo);
+	free(g->armed);
+	pthread_mutex_destroy(&g->lock);
+	free(g);
+}
+
+static int remember_baseline(struct guest *g, struct err *err)
+{
+	_cleanup_free_ bool *ok = NULL;
+	int rc = read_baseline(g, &g->baseline, &ok, err);
+
+	if (rc)
+		return rc;
+	g->n_baseline = kernel_site_count(g->k);
+	g->baseline_ip = calloc(g->n_baseline + 1, sizeof(*g->baseline_ip));
+	if (!g->baseline_ip)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites",
+			       g->n_baseline);
+	for (size_t i = 0; i < g->n_baseline; i++)
+		g->baseline_ip[i] = kernel_sites(g->k)[i].ip;
+	return 0;
+}
+
+int guest_attach(const char *target, const struct guest_opts *opts, struct guest **ret,
+		 struct err *err)
+{
+	struct guest *g = calloc(1, sizeof(*g));
+	int rc;
+
+	if (!g)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
+	pthread_mutex_init(&g->lock, NULL);
+	snprintf(g->target, sizeof(g->target), "%s", target);
+	g->window_limit_ns = opts->window_limit_ns ? opts->window_limit_ns : GUEST_WINDOW_LIMIT_NS;
+	g->ring_bytes = opts->ring_bytes ? opts->ring_bytes : GUEST_RING_BYTES;
+	rc = vm_attach(target, &g->vm, err);
+	/* the journal first: its lock keeps another daemon, and another attach of ours, away */
+	if (!rc)
+		rc = journal_open(opts->state_dir, vm_pid(g->vm), vm_pid_start_time(g->vm),
+				  &g->journal, err);
+	if (!rc)
+		rc = find_kernel(g, err);
+	if (!rc)
+		rc = start_journal(g, err);
+	if (!rc)
+		rc = keep_vmcoreinfo(g, err);
+	if (!rc)
+		rc = remember_baseline(g, err);
+	if (rc) {
+		guest_free(g);
+		return rc;
+	}
+	*ret = g;
+	return 0;
+}
+
+/* Every recorded site against the bytes of the attach; true when all are as before or explained. */
+static bool verify(struct guest *g)
+{
+	_cleanup_free_ u8 *now = NULL;
+	_cleanup_free_ bool *ok = NULL;
+	struct err err = { 0 };
+	bool good = true;
+
+	if (kernel_refresh(g->k, &err) || read_baseline(g, &now, &ok, &err)) {
+		log_warn("%s: cannot verify: %s", g->target, err.msg);
+		return false;
+	}
+	for (size_t i = 0; i < g->n_baseline; i++) {
+		const struct ftrace_site *s = kernel_site_at(g->k, g->baseline_ip[i]);
+		size_t at;
+
+		if (!s) /* its module went away meanwhile */
+			continue;
+		at = (size_t)(s - kernel_sites(g->k));
+		if (!memcmp(now + at * MCOUNT_INSN_SIZE, g->baseline + i * MCOUNT_INSN_SIZE,
+			    MCOUNT_INSN_SIZE))
+			continue;
+		if (s->state == SITE_IN_USE || s->flags & kernel_site_use_mask(g->k)) {
+			log_info("%s: %s was changed by the guest meanwhile", g->target, s->name);
+			continue;
+		}
+		log_error("%s: %s at 0x%llx differs from what was there at attach", g->target,
+			  s->name, (unsigned long long)s->ip);
+		good = false;
+	}
+	return good;
+}
+
+static int give_all_back(struct guest *g, struct guest_restore *r, struct err *err)
+{
+	bool had_agent = g->agent.loaded;
+	int rc = 0;
+
+	if (g->n_armed)
+		rc = ftrace_make_nop(g, r, err);
+	if (!rc)
+		rc = agent_unload(g, err);
+	if (rc)
+		return rc;
+	r->memory_freed = had_agent;
+	r->verified = verify(g) && !journal_outstanding(g->journal);
+	return 0;
+}
+
+int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
+{
+	struct guest_restore r = { 0 };
+	int rc = 0;
+
+	guest_lock(g);
+	if (vm_state(g->vm) == VM_GONE) {
+		journal_discard(no_cleanup_ptr(g->journal));
+	} else if (!guest_same_kernel(g)) {
+		log_info("%s: the guest was rebooted; nothing is left to put back", g->target);
+		journal_discard(no_cleanup_ptr(g->journal));
+	} else {
+		rc = give_all_back(g, &r, err);
+	}
+	guest_unlock(g);
+	if (ret)
+		*ret = r;
+	guest_free(g);
+	return rc;
+}
+
+void guest_info(struct guest *g, struct guest_info *ret)
+{
+	static const char *const states[] = {
+		[VM_RUNNING] = "running", [VM_STOPPED] = "stopped", [VM_GONE] = "gone"
+	};
+	const struct kernel_location *loc;
+
+	memset(ret, 0, sizeof(*ret));
+	guest_lock(g);
+	loc = kernel_location(g->k);
+	snprintf(ret->target, sizeof(ret->target), "%s", g->target);
+	snprintf(ret->release, sizeof(ret->release), "%s", kernel_release(g->k));
+	snprintf(ret->banner, sizeof(ret->banner), "%s", loc->banner);
+	snprintf(ret->build_id, sizeof(ret->build_id), "%s", kernel_build_id(g->k));
+	ret->accel = vm_accel(g->vm) == VM_ACCEL_TCG ? "tcg" : "kvm";
+	ret->state = states[vm_state(g->vm)];
+	ret->vmm_pid = vm_pid(g->vm);
+	ret->vcpus = vm_vcpu_count(g->vm);
+	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
+		ret->ram_bytes += vm_ram(g->vm, i)->len_bytes;
+	ret->kaslr_offset = loc->kaslr_offset;
+	ret->paging_levels = loc->levels;
+	ret->n_symbols = kernel_sym_count(g->k);
+	ret->n_functions = kernel_site_count(g->k);
+	ret->n_modules = kernel_module_count(g->k);
+	for (size_t i = 0; i < ret->n_functions; i++) {
+		ret->n_traceable += kernel_sites(g->k)[i].state == SITE_OK;
+		ret->n_in_use += kernel_sites(g->k)[i].state == SITE_IN_USE;
+	}
+	ret->n_armed = g->n_armed;
+	ret->find_ns = g->find_ns;
+	ret->lend_ns = g->lend_ns;
+	ret->agent_loaded = g->agent.loaded;
+	ret->agent_text = g->agent.text;
+	ret->agent_data = g->agent.data;
+	ret->agent_bytes = g->agent.text_bytes + g->agent.data_bytes;
+	vm_windows(g->vm, &ret->windows);
+	guest_unlock(g);
+}
+
+struct vm *guest_vm(struct guest *g)
+{
+	return g->vm;
+}
+
+struct kernel *guest_kernel(struct guest *g)
+{
+	return g->k;
+}
+
+void guest_lock(struct guest *g)
+{
+	pthread_mutex_lock(&g->lock);
+}
+
+void guest_unlock(struct guest *g)
+{
+	pthread_mutex_unlock(&g->lock);
+}

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of struct guest, shared by the files of patcher/ only. */
+#ifndef PATCHER_GUEST_PRIV_H
+#define PATCHER_GUEST_PRIV_H
+
+#include "patcher/guest.h"
+#include "patcher/insn_x86.h"
+#include "patcher/journal.h"
+
+#include <pthread.h>
+
+#define GUEST_WINDOW_LIMIT_NS  (10 * NSEC_PER_MSEC)
+#define GUEST_RING_BYTES       (4u << 20)
+#define GUEST_PAUSE_TIMEOUT_NS NSEC_PER_SEC
+
+/* A call site that calls the agent (struct dyn_ftrace's fields that we need, and the bytes). */
+struct armed_site {
+	u64 ip;
+	u64 rec; /* guest virtual address of its record */
+	u8 old[MCOUNT_INSN_SIZE];
+	u8 new[MCOUNT_INSN_SIZE];
+};
+
+/* The agent as it lies in the guest. */
+struct guest_agent {
+	bool loaded;
+	u64 text, text_bytes;
+	u64 data, data_bytes;
+	u64 session;
+	u32 nr_cpus;
+	u32 ring_slots;
+	u64 tracer; /* what ftrace_call calls now: offset in text */
+	struct vm_view *view; /* of data */
+};
+
+struct guest {
+	pthread_mutex_t lock;
+	char target[128];
+	u64 window_limit_ns;
+	u32 ring_bytes;
+	struct vm *vm;
+	struct kernel *k;
+	struct journal *journal;
+	u8 *baseline; /* MCOUNT_INSN_SIZE bytes a site, in the order of kernel_sites() */
+	size_t n_baseline;
+	u64 *baseline_ip;
+	u8 *vmcoreinfo; /* as it was at attach: is it still the same kernel? */
+	u64 vmcoreinfo_bytes;
+	struct armed_site *armed; /* sorted by ip */
+	size_t n_armed;
+	u32 armed_txn;
+	double site_ns; /* cost of a site in a window, as measured; sizes the batches */
+	struct guest_agent agent;
+	struct guest_restore last_restore;
+	u64 find_ns, lend_ns;
+};
+
+/* CLOCK_MONOTONIC in ns */
+u64 guest_now_ns(void);
+void guest_sleep_ns(u64 ns);
+
+/** guest_read - vm_read() under a short name: @addr is a guest virtual address */
+must_check int guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err);
+
+/**
+ * guest_same_kernel - is the kernel that we attached to still the one that runs?
+ *
+ * By proof, not by an event: its vmcoreinfo (KASLR offset, build id) reads back unchanged through
+ * the page table that we hold.
+ */
+bool guest_same_kernel(struct guest *g);
+
+/**
+ * guest_percpu_gs - %gs displacement of a per-CPU variable
+ * @alone:      its name where it is a variable of its own
+ * @hot_member: its name in struct pcpu_hot, where it lives on 6.2 to 6.14 (v6.2 commit e57ef2ed97c1)
+ */
+must_check int guest_percpu_gs(struct guest *g, const char *alone, const char *hot_member,
+			       s32 *ret);
+
+#endif

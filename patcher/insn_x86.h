@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an x86-64 call site's bytes are. By a real decoder (Zydis). */
+#ifndef PATCHER_INSN_X86_H
+#define PATCHER_INSN_X86_H
+
+#include "base/err.h"
+#include "base/types.h"
+
+#define MCOUNT_INSN_SIZE 5
+
+/**
+ * insn_is_site_nop - is this a call site at rest?
+ * @bytes: MCOUNT_INSN_SIZE bytes
+ *
+ * True only for ONE nop of exactly MCOUNT_INSN_SIZE bytes. Two shorter nops are refused: a task that
+ * was preempted between them would resume in the middle of the call that replaces them.
+ * Today's kernels have 0f 1f 44 00 00, old ones 66 66 66 66 90.
+ */
+bool insn_is_site_nop(const u8 *bytes);
+
+/**
+ * insn_make_call - encode `call @target` at @ip (Intel SDM vol. 2A, CALL E8 cd)
+ *
+ * Return: 0; -ERANGE @target is out of rel32's reach: a veneer is needed.
+ */
+must_check int insn_make_call(u64 ip, u64 target, u8 *bytes_ret);
+
+/** insn_call_target - where the 5-byte call at @ip goes; false when it is not one */
+bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret);
+
+#endif

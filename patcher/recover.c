@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What a daemon that died left behind, at the start of the next one. See guest.h guest_recover(). */
+#define LOG_PREFIX "recover"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "patcher/guest.h"
+#include "patcher/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct recovery {
+	const char *state_dir;
+	u32 n;
+	u32 n_failed;
+	struct err *err;
+};
+
+/* Field 22 of /proc/PID/stat, 0 when there is no such process (proc(5)). */
+static u64 start_time_of(pid_t pid)
+{
+	char path[64], line[1024], *p;
+	_cleanup_fclose_ FILE *f = NULL;
+	unsigned long long start;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	f = fopen(path, "re");
+	if (!f || !fgets(line, sizeof(line), f))
+		return 0;
+	p = strrchr(line, ')'); /* the name may hold anything */
+	if (!p ||
+	    sscanf(p + 2,
+		   "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+		   &start) != 1)
+		return 0;
+	return start;
+}
+
+static void recover_one(void *arg, pid_t pid, u64 start_time, const char *path)
+{
+	struct recovery *r = arg;
+	struct guest_opts opts = { .state_dir = r->state_dir };
+	struct journal_ident ident;
+	struct err err = { 0 };
+	struct journal *j;
+	struct guest *g;
+	bool outstanding;
+
+	if (start_time_of(pid) != start_time) {
+		log_info("%s: its VMM ended, nothing is left to put back", path);
+		unlink(path);
+		return;
+	}
+	if (journal_open(r->state_dir, pid, start_time, &j, &err)) {
+		log_warn("%s", err.msg);
+		return;
+	}
+	ident = journal_state(j)->ident;
+	outstanding = journal_outstanding(j);
+	journal_close(j); /* removes the file when nothing is outstanding */
+	if (!outstanding)
+		return;
+	/* attaching replays the journal; there is nothing more to do than to let go again */
+	if (guest_attach(ident.target, &opts, &g, &err) || guest_detach(g, NULL, &err)) {
+		log_error("%s: %s", ident.target, err.msg);
+		r->n_failed++;
+		if (r->err)
+			*r->err = err;
+		return;
+	}
+	r->n++;
+}
+
+int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
+{
+	struct recovery r = { .state_dir = state_dir, .err = err };
+	int rc = journal_list(state_dir, recover_one, &r, err);
+
+	*n_ret = r.n;
+	if (rc)
+		return rc;
+	return r.n_failed ? -EIO : 0;
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Transactions over guest text. See text.h. */
+#include "patcher/text.h"
+
+#include "base/cleanup.h"
+#include "base/fault.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SPAN_BYTES      65536u /* one read covers sites this close together */
+#define GAP_BYTES       4096u
+#define BATCH_FIRST     32u
+#define BATCH_MAX       65536u
+#define BUSY_RETRY_NS   NSEC_PER_MSEC
+#define BUSY_TIMEOUT_NS (2 * NSEC_PER_SEC)
+
+/* What a window needs, allocated before it opens. */
+struct scratch {
+	u64 *addr;
+	u8 *bytes;
+	bool *ok;
+	struct vm_text *text;
+};
+
+static void scratch_deinit(struct scratch *s)
+{
+	free(s->addr);
+	free(s->bytes);
+	free(s->ok);
+	free(s->text);
+}
+
+static int scratch_init(struct scratch *s, size_t n, struct err *err)
+{
+	s->addr = calloc(n, sizeof(*s->addr));
+	s->bytes = calloc(n, JOURNAL_TEXT_MAX);
+	s->ok = calloc(n, sizeof(*s->ok));
+	s->text = calloc(n, sizeof(*s->text));
+	if (s->addr && s->bytes && s->ok && s->text)
+		return 0;
+	return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to change %zu call sites", n);
+}
+
+int text_read_sites(struct guest *g, const u64 *addr, size_t n, u32 len, u8 *out, bool *ok,
+		    struct err *err)
+{
+	_cleanup_free_ u8 *span = malloc(SPAN_BYTES);
+	struct err e = { 0 };
+	size_t i = 0;
+
+	if (!span)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to read call sites");
+	while (i < n) {
+		u64 start = addr[i];
+		size_t end = i + 1;
+		bool whole;
+
+		while (end < n && addr[end] >= addr[end - 1] &&
+		       addr[end] - addr[end - 1] <= GAP_BYTES &&
+		       addr[end] - start + len <= SPAN_BYTES)
+			end++;
+		whole = vm_read(g->vm, gva(start), span, addr[end - 1] - start + len, &e) == 0;
+		for (; i < end; i++) {
+			ok[i] = whole;
+			if (whole)
+				memcpy(out + i * len, span + (addr[i] - start), len);
+			else
+				ok[i] = vm_read(g->vm, gva(addr[i]), out + i * len, len, &e) == 0;
+			if (!ok[i] && e.code == ERR_VMM_GONE)
+				return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "%s", e.msg);
+		}
+	}
+	return 0;
+}
+
+/* Is the record still of this site, and does the guest itself have no reference to it? */
+static int check_records(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
+			 struct err *err)
+{
+	u32 ip_off, flags_off;
+	size_t m = 0;
+	u64 refs;
+	int rc;
+
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].rec)
+			s->addr[m++] = c[i].rec;
+	}
+	if (!m)
+		return 0;
+	if (kernel_btf_offset(g->k, "dyn_ftrace", "ip", &ip_off) || ip_off != 0 ||
+	    kernel_btf_offset(g->k, "dyn_ftrace", "flags", &flags_off) || flags_off != 8)
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+			       "struct dyn_ftrace of this kernel has another layout");
+	refs = kernel_site_use_mask(g->k);
+	rc = text_read_sites(g, s->addr, m, 16, s->bytes, s->ok, err);
+	if (rc)
+		return rc;
+	m = 0;
+	for (size_t i = 0; i < n; i++) {
+		u64 rec[2];
+
+		if (!c[i].rec)
+			continue;
+		memcpy(rec, s->bytes + m * 16, sizeof(rec));
+		if (!s->ok[m++] || rec[0] != c[i].addr)
+			c[i].result = TEXT_UNMAPPED; /* the module went away, the record with it */
+		else if ((rec[1] & refs) && !c[i].undo)
+			c[i].result = TEXT_IN_USE;
+	}
+	return 0;
+}
+
+static int check_bytes(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
+		       struct err *err)
+{
+	int rc;
+
+	for (size_t i = 0; i < n; i++)
+		s->addr[i] = c[i].addr;
+	rc = text_read_sites(g, s->addr, n, c[0].len, s->bytes, s->ok, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		const u8 *found = s->bytes + i * c[0].len;
+
+		if (c[i].result != TEXT_TODO)
+			continue;
+		if (!s->ok[i])
+			c[i].result = TEXT_UNMAPPED;
+		else if (!memcmp(found, c[i].new, c[i].len))
+			c[i].result = TEXT_ALREADY;
+		else if (memcmp(found, c[i].old, c[i].len))
+			c[i].result = TEXT_DIFFERS;
+	}
+	return 0;
+}
+
+static int check(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
+		 struct err *err)
+{
+	int rc;
+
+	for (size_t i = 0; i < n; i++)
+		c[i].result = TEXT_TODO;
+	rc = check_records(g, c, n, s, err);
+	return rc ? rc : check_bytes(g, c, n, s, err);
+}
+
+int text_check(struct guest *g, struct text_change *c, size_t n, struct err *err)
+{
+	struct scratch s = { 0 };
+	int rc = 0;
+
+	if (!n)
+		return 0;
+	rc = scratch_init(&s, n, err);
+	if (!rc)
+		rc = check(g, c, n, &s, err);
+	scratch_deinit(&s);
+	return rc;
+}
+
+/* Owner of a guest mutex: 0 when nobody has it. v6.1 kernel/locking/mutex.h: the low bits are flags;
+ * PREEMPT_RT: include/linux/mutex.h, struct mutex holds an rt_mutex_base. */
+static int mutex_owner(struct guest *g, const char *name, u64 *owner_ret, struct err *err)
+{
+	u64 addr, owner;
+	u32 off;
+	int rc;
+
+	*owner_ret = 0;
+	if (kernel_sym(g->k, name, &addr))
+		return 0;
+	if (kernel_btf_offset(g->k, "mutex", "owner", &off) &&
+	    kernel_btf_offset(g->k, "mutex", "rtmutex.owner", &off))
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, addr,
+			       "struct mutex of this kernel has no owner");
+	rc = guest_read(g, addr + off, &owner, sizeof(owner), err);
+	if (!rc)
+		*owner_ret = owner & ~7ull;
+	return rc;
+}
+
+/* 1 when the guest is changing its own text, or its ftrace records, right now. Window open. */
+static int guest_busy(struct guest *g, struct err *err)
+{
+	static const char *const locks[] = { "text_mutex", "ftrace_lock" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(locks); i++) {
+		u64 owner;
+		int rc = mutex_owner(g, locks[i], &owner, err);
+
+		if (rc)
+			return rc;
+		if (owner)
+			return 1;
+	}
+	return 0;
+}
+
+/* Window open: verify, write, read back. */
+static int change_in_window(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
+			    struct err *err)
+{
+	size_t m = 0;
+	int rc;
+
+	rc = check(g, c, n, s, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		if (c[i].result != TEXT_TODO)
+			continue;
+		s->text[m].addr = gva(c[i].addr);
+		s->text[m].len = c[i].len;
+		memcpy(s->text[m++].bytes, c[i].new, c[i].len);
+	}
+	if (!m)
+		return 0;
+	fault_point("text.before_write");
+	rc = vm_write_text(g->vm, s->text, m, err);
+	if (rc)
+		return rc;
+	fault_point("text.after_write");
+	m = 0;
+	for (size_t i = 0; i < n; i++)
+		s->addr[i] = c[i].addr;
+	rc = text_read_sites(g, s->addr, n, c[0].len, s->bytes, s->ok, err);
+	for (size_t i = 0; !rc && i < n; i++) {
+		if (c[i].result != TEXT_TODO)
+			continue;
+		if (!s->ok[i] || memcmp(s->bytes + i * c[0].len, c[i].new, c[i].len))
+			return err_set(err, -EPERM, ERR_GUEST_CHANGED, c[i].addr,
+				       "the write at 0x%llx did not take",
+				       (unsigned long long)c[i].addr);
+		c[i].result = TEXT_DONE;
+	}
+	return rc;
+}
+
+static int apply_batch(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
+		       struct err *err)
+{
+	u64 deadline = guest_now_ns() + BUSY_TIMEOUT_NS;
+	struct vm_windows w;
+	struct err e = { 0 };
+	int rc, busy;
+
+	for (;;) {
+		rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+		if (rc)
+			return rc;
+		busy = guest_busy(g, err);
+		rc = busy ? 0 : change_in_window(g, c, n, s, err);
+		if (vm_resume(g->vm, &e) && !rc)
+			return err_set(err, e.no, e.code, e.addr, "%s", e.msg);
+		if (busy < 0 || rc)
+			return busy < 0 ? busy : rc;
+		if (!busy)
+			break;
+		if (guest_now_ns() > deadline)
+			return err_set(err, -EBUSY, ERR_GUEST_BUSY, 0,
+				       "the guest held text_mutex or ftrace_lock for 2 s");
+		guest_sleep_ns(BUSY_RETRY_NS);
+	}
+	vm_windows(g->vm, &w);
+	/* smoothed, so that one slow window does not make the next ones tiny */
+	g->site_ns = g->site_ns * 0.5 + (double)w.last_ns / (double)n * 0.5;
+	return 0;
+}
+
+int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err)
+{
+	struct scratch s = { 0 };
+	size_t done = 0, batch;
+	int rc = 0;
+
+	if (!n)
+		return 0;
+	rc = scratch_init(&s, MIN(n, (size_t)BATCH_MAX), err);
+	if (rc) {
+		scratch_deinit(&s);
+		return rc;
+	}
+	while (!rc && done < n) {
+		batch = BATCH_FIRST;
+		if (g->site_ns > 0)
+			batch = (size_t)((double)g->window_limit_ns * 0.6 / g->site_ns);
+		batch = MIN(MAX(batch, (size_t)BATCH_FIRST), MIN(n - done, (size_t)BATCH_MAX));
+		rc = apply_batch(g, c + done, batch, &s, err);
+		done += batch;
+		fault_point("text.between_batches");
+	}
+	scratch_deinit(&s);
+	return rc;
+}
+
+void text_swap(struct text_change *c, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		u8 tmp[JOURNAL_TEXT_MAX];
+
+		memcpy(tmp, c[i].old, sizeof(tmp));
+		memcpy(c[i].old, c[i].new, sizeof(tmp));
+		memcpy(c[i].new, tmp, sizeof(tmp));
+		c[i].undo = !c[i].undo;
+		c[i].result = TEXT_TODO;
+	}
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct text_change *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+void text_sort(struct text_change *c, size_t n)
+{
+	qsort(c, n, sizeof(*c), by_addr);
+}

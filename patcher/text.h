@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Transactions over guest text: verify -> (journalled by the caller) -> write -> verify, in stop
+ * windows no longer than the user's limit. Must not know what the bytes mean.
+ */
+#ifndef PATCHER_TEXT_H
+#define PATCHER_TEXT_H
+
+#include "patcher/guest_priv.h"
+
+enum text_result {
+	TEXT_TODO,
+	TEXT_DONE, /* the new bytes are there, read back */
+	TEXT_ALREADY, /* they were there before */
+	TEXT_DIFFERS, /* neither old nor new bytes were found; nothing written */
+	TEXT_IN_USE, /* the guest's record says that it uses the site; nothing written */
+	TEXT_UNMAPPED, /* cannot be read: a module that went away */
+};
+
+struct text_change {
+	u64 addr;
+	u64 rec; /* guest's struct dyn_ftrace to look at before writing, 0 for none */
+	u32 len; /* the same for all changes of one call */
+	bool undo; /* ours goes away: do it even if the guest's record says "in use" by now */
+	u8 old[JOURNAL_TEXT_MAX];
+	u8 new[JOURNAL_TEXT_MAX];
+	enum text_result result;
+};
+
+/**
+ * text_check - which of @c can be changed, without changing anything
+ *
+ * Sets every result to TEXT_TODO, TEXT_ALREADY, TEXT_DIFFERS, TEXT_IN_USE or TEXT_UNMAPPED.
+ * Context: guest lock held; vCPUs run, so a result may be stale by the time of a window.
+ * Return: 0; -ESRCH (vmm.gone).
+ */
+must_check int text_check(struct guest *g, struct text_change *c, size_t n, struct err *err);
+
+/**
+ * text_apply - turn old bytes into new ones
+ * @c: sorted by address, journalled and flushed; results are written
+ *
+ * In each stop window: text_mutex and ftrace_lock must be unowned (else let go and try again), every
+ * site's record and bytes are read again, the good ones written and read back. Sites that are not
+ * as expected are left alone and say so in their result: the caller decides whether that is a failure.
+ * Context: guest lock held, no window open. Return: 0; -EBUSY the guest kept its own locks for 2 s
+ * (guest.text_busy); -EPERM a write did not take; what vm_pause() returns. After a failure results
+ * say what was written; undo with old and new swapped.
+ */
+must_check int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err);
+
+/** text_swap - exchange old and new of each, and turn doing into undoing */
+void text_swap(struct text_change *c, size_t n);
+
+/** text_sort - by address */
+void text_sort(struct text_change *c, size_t n);
+
+/**
+ * text_read_sites - bytes at many addresses with few reads
+ * @addr: sorted; @stride apart in memory
+ * @len:  bytes each
+ * @out:  n * len bytes
+ * @ok:   one flag each: false where it is not mapped
+ *
+ * Return: 0; -ENOMEM; -ESRCH.
+ */
+must_check int text_read_sites(struct guest *g, const u64 *addr, size_t n, u32 len, u8 *out,
+			       bool *ok, struct err *err);
+
+#endif

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+/* patcher/insn_x86.c: one instruction of exactly five bytes, or nothing. */
+#include "patcher/insn_x86.h"
+
+#include <cmocka.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+static void one_nop_is_accepted(void **state)
+{
+	static const u8 today[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+	static const u8 old[] = { 0x66, 0x66, 0x66, 0x66, 0x90 };
+
+	(void)state;
+	assert_true(insn_is_site_nop(today));
+	assert_true(insn_is_site_nop(old));
+}
+
+static void everything_else_is_refused(void **state)
+{
+	static const u8 bad[][MCOUNT_INSN_SIZE] = {
+		{ 0x0f, 0x1f, 0x40, 0x00, 0x90 }, /* 4 + 1 bytes: two nops */
+		{ 0x90, 0x90, 0x90, 0x90, 0x90 }, { 0x66, 0x90, 0x0f, 0x1f, 0x00 }, /* 2 + 3 */
+		{ 0xe8, 0x00, 0x00, 0x00, 0x00 }, /* a call: not converted yet, or in use */
+		{ 0xcc, 0x1f, 0x44, 0x00, 0x00 }, /* a text_poke under way */
+		{ 0xf3, 0x0f, 0x1e, 0xfa, 0x0f }, /* endbr64 and the start of something */
+		{ 0x0f, 0x1f, 0x84, 0x00, 0x00 }, /* the front of an 8-byte nop */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_false(insn_is_site_nop(bad[i]));
+}
+
+static void calls_round_trip_within_reach(void **state)
+{
+	static const u64 ip = 0xffffffff81234567;
+	static const s64 delta[] = { 0, 5, -5, 0x7fffffff, -0x80000000ll };
+	u8 bytes[MCOUNT_INSN_SIZE];
+	u64 back;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(delta); i++) {
+		u64 target = ip + MCOUNT_INSN_SIZE + (u64)delta[i];
+
+		assert_int_equal(insn_make_call(ip, target, bytes), 0);
+		assert_true(insn_call_target(ip, bytes, &back));
+		assert_true(back == target);
+	}
+	assert_int_equal(insn_make_call(ip, ip + 5 + 0x80000000ull, bytes), -ERANGE);
+	assert_int_equal(insn_make_call(ip, ip + 5 - 0x80000001ull, bytes), -ERANGE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_nop_is_accepted),
+		cmocka_unit_test(everything_else_is_refused),
+		cmocka_unit_test(calls_round_trip_within_reach),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
