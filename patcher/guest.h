@@ -78,6 +78,15 @@ must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
 struct vm *guest_vm(struct guest *g);
 struct kernel *guest_kernel(struct guest *g);
 
+/**
+ * guest_find_task - is there a task with this pid in the guest now?
+ * @comm_ret: its name, 17 bytes; @tgid_ret: its process
+ *
+ * Context: guest lock held. Return: 0; -ESRCH no such task (filter.no_such_pid); -EUCLEAN.
+ */
+must_check int guest_find_task(struct guest *g, u32 pid, char *comm_ret, u32 *tgid_ret,
+			       struct err *err);
+
 /* The lock over kernel tables, records and patching; recursive use is a fault. */
 void guest_lock(struct guest *g);
 void guest_unlock(struct guest *g);

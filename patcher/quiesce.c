@@ -3,53 +3,36 @@
 #include "patcher/quiesce.h"
 
 #include "base/cleanup.h"
+#include "patcher/tasks.h"
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define THREAD_BYTES \
 	16384u /* v6.1 arch/x86/include/asm/page_64_types.h THREAD_SIZE, without KASAN */
-#define MAX_TASKS    4194304u /* PID_MAX_LIMIT: more is a list that loops */
 #define RUN_NS       (2 * NSEC_PER_MSEC)
 #define POLL_NS      (3 * NSEC_PER_MSEC)
 #define MAYBE_ROUNDS 20
 
-struct task_offsets {
-	u32 tasks, thread_node, signal, stack, on_cpu, sp, thread_head;
-};
-
 struct scan {
 	struct guest *g;
-	struct task_offsets off;
+	u32 stack_off, on_cpu_off, sp_off;
 	u64 lo, hi;
-	u32 n_tasks;
 	u32 inside; /* of tasks that do not run: certain */
 	u32 maybe; /* of tasks that run: may be left over below the stack pointer */
 	u64 stack[THREAD_BYTES / 8];
 };
 
-static int offsets(struct guest *g, struct task_offsets *o, struct err *err)
+static int offsets(struct scan *s, struct err *err)
 {
-	const struct {
-		const char *type, *path;
-		u32 *ret;
-	} want[] = {
-		{ "task_struct", "tasks", &o->tasks },
-		{ "task_struct", "thread_node", &o->thread_node },
-		{ "task_struct", "signal", &o->signal },
-		{ "task_struct", "stack", &o->stack },
-		{ "task_struct", "on_cpu", &o->on_cpu },
-		{ "task_struct", "thread.sp", &o->sp },
-		{ "signal_struct", "thread_head", &o->thread_head },
-	};
+	struct kernel *k = s->g->k;
 
-	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
-		if (kernel_btf_offset(g->k, want[i].type, want[i].path, want[i].ret))
-			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
-				       "this kernel's struct %s has no %s", want[i].type,
-				       want[i].path);
-	}
+	if (kernel_btf_offset(k, "task_struct", "stack", &s->stack_off) ||
+	    kernel_btf_offset(k, "task_struct", "on_cpu", &s->on_cpu_off) ||
+	    kernel_btf_offset(k, "task_struct", "thread.sp", &s->sp_off))
+		return err_set(
+			err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+			"this kernel's struct task_struct has no stack, on_cpu or thread.sp");
 	return 0;
 }
 
@@ -63,74 +46,28 @@ static bool hits(const struct scan *s, const u64 *from, size_t n)
 }
 
 /* A task may exit under our reads: what cannot be read is gone, and a task that is gone is not inside. */
-static void scan_task(struct scan *s, u64 task)
+static bool scan_task(void *arg, u64 task)
 {
+	struct scan *s = arg;
 	u64 stack, sp, used;
 	u32 on_cpu;
 
-	if (guest_read(s->g, task + s->off.stack, &stack, 8, NULL) ||
-	    guest_read(s->g, task + s->off.on_cpu, &on_cpu, 4, NULL) ||
-	    guest_read(s->g, task + s->off.sp, &sp, 8, NULL) || !stack)
-		return;
+	if (guest_read(s->g, task + s->stack_off, &stack, 8, NULL) ||
+	    guest_read(s->g, task + s->on_cpu_off, &on_cpu, 4, NULL) ||
+	    guest_read(s->g, task + s->sp_off, &sp, 8, NULL) || !stack)
+		return true;
 	used = stack; /* runs: its stack pointer is in a register that we do not ask for */
 	if (!on_cpu && sp >= stack && sp < stack + THREAD_BYTES)
 		used = sp & ~7ull;
 	if (guest_read(s->g, used, s->stack, stack + THREAD_BYTES - used, NULL))
-		return;
+		return true;
 	if (!hits(s, s->stack, (stack + THREAD_BYTES - used) / 8))
-		return;
+		return true;
 	if (on_cpu)
 		s->maybe++;
 	else
 		s->inside++;
-}
-
-static int scan_threads(struct scan *s, u64 leader, struct err *err)
-{
-	u64 signal, head, node;
-
-	if (guest_read(s->g, leader + s->off.signal, &signal, 8, NULL) || !signal) {
-		scan_task(s, leader);
-		return 0;
-	}
-	head = signal + s->off.thread_head;
-	if (guest_read(s->g, head, &node, 8, NULL))
-		return 0;
-	while (node != head) {
-		if (++s->n_tasks > MAX_TASKS)
-			return err_set(err, -EUCLEAN, ERR_GUEST_MEMORY, head,
-				       "the guest's list of tasks has no end");
-		scan_task(s, node - s->off.thread_node);
-		/* an exiting thread is unlinked, its own pointers stay: worst case we leave the list early
-		 * and the next round sees the rest */
-		if (guest_read(s->g, node, &node, 8, NULL))
-			break;
-	}
-	return 0;
-}
-
-static int scan_all(struct scan *s, struct err *err)
-{
-	u64 init, task, next;
-	int rc;
-
-	s->n_tasks = s->inside = s->maybe = 0;
-	if (kernel_sym(s->g->k, "init_task", &init))
-		return err_set(err, -ENOENT, ERR_GUEST_UNSUPPORTED, 0,
-			       "the kernel has no init_task");
-	task = init;
-	do {
-		if (++s->n_tasks > MAX_TASKS)
-			return err_set(err, -EUCLEAN, ERR_GUEST_MEMORY, init,
-				       "the guest's list of tasks has no end");
-		rc = scan_threads(s, task, err);
-		if (rc)
-			return rc;
-		if (guest_read(s->g, task + s->off.tasks, &next, 8, err))
-			return -EFAULT;
-		task = next - s->off.tasks;
-	} while (task != init);
-	return 0;
+	return true;
 }
 
 /* All vCPUs have run for a while, or slept, since now. */
@@ -161,13 +98,14 @@ int quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *e
 	s->g = g;
 	s->lo = lo;
 	s->hi = hi;
-	rc = offsets(g, &s->off, err);
+	rc = offsets(s, err);
 	if (rc)
 		return rc;
 	for (;;) {
 		bool moved = wait_progress(g, deadline);
 
-		rc = scan_all(s, err);
+		s->inside = s->maybe = 0;
+		rc = tasks_for_each(g, scan_task, s, err);
 		if (rc)
 			return rc;
 		if (moved && !s->inside && !s->maybe)

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The guest's tasks. See tasks.h. */
+#include "patcher/tasks.h"
+
+#include <errno.h>
+
+#define MAX_TASKS \
+	4194304u /* v6.1 include/linux/threads.h PID_MAX_LIMIT: more is a list that loops */
+
+struct walk {
+	struct guest *g;
+	u32 tasks, thread_node, signal, thread_head; /* offsets */
+	u32 n;
+	bool (*fn)(void *arg, u64 task);
+	void *arg;
+	bool ended;
+};
+
+static int offsets(struct walk *w, struct err *err)
+{
+	const struct {
+		const char *type, *path;
+		u32 *ret;
+	} want[] = {
+		{ "task_struct", "tasks", &w->tasks },
+		{ "task_struct", "thread_node", &w->thread_node },
+		{ "task_struct", "signal", &w->signal },
+		{ "signal_struct", "thread_head", &w->thread_head },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		if (kernel_btf_offset(w->g->k, want[i].type, want[i].path, want[i].ret))
+			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+				       "this kernel's struct %s has no %s", want[i].type,
+				       want[i].path);
+	}
+	return 0;
+}
+
+static int no_end(u64 at, struct err *err)
+{
+	return err_set(err, -EUCLEAN, ERR_GUEST_MEMORY, at, "the guest's list of tasks has no end");
+}
+
+static int threads(struct walk *w, u64 leader, struct err *err)
+{
+	u64 signal, head, node;
+
+	if (guest_read(w->g, leader + w->signal, &signal, 8, NULL) || !signal) {
+		w->ended = !w->fn(w->arg, leader);
+		return 0;
+	}
+	head = signal + w->thread_head;
+	if (guest_read(w->g, head, &node, 8, NULL))
+		return 0;
+	while (node != head && !w->ended) {
+		if (++w->n > MAX_TASKS)
+			return no_end(head, err);
+		w->ended = !w->fn(w->arg, node - w->thread_node);
+		/* an exiting thread is unlinked, but its own pointer still leads on (RCU) */
+		if (guest_read(w->g, node, &node, 8, NULL))
+			break;
+	}
+	return 0;
+}
+
+int tasks_for_each(struct guest *g, bool (*fn)(void *arg, u64 task), void *arg, struct err *err)
+{
+	struct walk w = { .g = g, .fn = fn, .arg = arg };
+	u64 init, task, next;
+	int rc;
+
+	if (kernel_sym(g->k, "init_task", &init))
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+			       "the kernel has no init_task");
+	rc = offsets(&w, err);
+	task = init;
+	while (!rc && !w.ended) {
+		if (++w.n > MAX_TASKS)
+			return no_end(init, err);
+		rc = threads(&w, task, err);
+		if (!rc)
+			rc = guest_read(g, task + w.tasks, &next, 8, err);
+		task = next - w.tasks;
+		if (rc || task == init)
+			break;
+	}
+	return rc;
+}
+
+struct find {
+	struct guest *g;
+	u32 pid_off;
+	u32 pid;
+	u64 task;
+};
+
+static bool is_it(void *arg, u64 task)
+{
+	struct find *f = arg;
+	u32 pid;
+
+	if (guest_read(f->g, task + f->pid_off, &pid, sizeof(pid), NULL) || pid != f->pid)
+		return true;
+	f->task = task;
+	return false;
+}
+
+int guest_find_task(struct guest *g, u32 pid, char *comm_ret, u32 *tgid_ret, struct err *err)
+{
+	struct find f = { .g = g, .pid = pid };
+	u32 comm_off, tgid_off;
+	int rc;
+
+	if (kernel_btf_offset(g->k, "task_struct", "pid", &f.pid_off) ||
+	    kernel_btf_offset(g->k, "task_struct", "tgid", &tgid_off) ||
+	    kernel_btf_offset(g->k, "task_struct", "comm", &comm_off))
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+			       "this kernel's struct task_struct has no pid, tgid or comm");
+	rc = tasks_for_each(g, is_it, &f, err);
+	if (rc)
+		return rc;
+	if (!f.task)
+		return err_set(err, -ESRCH, ERR_FILTER_PID, 0, "the guest has no task with pid %u",
+			       pid);
+	comm_ret[16] = 0; /* v6.1 include/linux/sched.h TASK_COMM_LEN */
+	rc = guest_read(g, f.task + comm_off, comm_ret, 16, err);
+	return rc ? rc : guest_read(g, f.task + tgid_off, tgid_ret, sizeof(*tgid_ret), err);
+}
