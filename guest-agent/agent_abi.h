@@ -13,88 +13,110 @@
  *   +--------------------------+       | ring of CPU 1 ...                    |
  *                                      +--------------------------------------+
  *
- * Text refers to data, to per-CPU variables and to task_struct members through 32-bit fields which
- * the host fills in at injection: struct agent_fixup names each one.
+ * Text refers to data, to per-CPU variables and to task_struct members through fields which the host
+ * fills in before it writes text into the guest: struct agent_fixup names each one, agent_link() fills
+ * them.
  */
 #ifndef GUEST_AGENT_AGENT_ABI_H
 #define GUEST_AGENT_AGENT_ABI_H
 
-#define AGENT_MAGIC 0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 1
+#define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
+#define AGENT_ABI_VERSION 2
 
-/* Kinds of struct agent_fixup. The field is 4 bytes at text + off. */
-#define AGENT_FIX_DATA 0 /* rel32 to data + addend: data + addend - (text + off + 4 + tail) */
-#define AGENT_FIX_GS_CURRENT 1 /* %gs displacement of `current` */
-#define AGENT_FIX_GS_CPU 2 /* %gs displacement of the CPU number */
-#define AGENT_FIX_GS_PREEMPT 3 /* %gs displacement of __preempt_count */
-#define AGENT_FIX_TASK_PID 4 /* offsetof(struct task_struct, pid) */
-#define AGENT_FIX_TASK_TGID 5
-#define AGENT_FIX_TASK_COMM 6
-#define AGENT_FIX_TASK_MIGRATE 7 /* migration_disabled; the host writes an offset of a zero when absent */
-#define AGENT_FIX_MAX 8
+/*
+ * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the caller
+ * of agent_link() gives the value; the others follow from struct agent_header.
+ */
+#define AGENT_FIX_DATA         0 /* rel32 to data + addend: data + addend - (text + off + 4 + tail) */
+#define AGENT_FIX_GS_CURRENT   1 /* V %gs displacement of `current` */
+#define AGENT_FIX_GS_CPU       2 /* V %gs displacement of the CPU number */
+#define AGENT_FIX_GS_PREEMPT   3 /* V %gs displacement of __preempt_count */
+#define AGENT_FIX_TASK_PID     4 /* V offsetof(struct task_struct, pid) */
+#define AGENT_FIX_TASK_TGID    5 /* V */
+#define AGENT_FIX_TASK_COMM    6 /* V */
+#define AGENT_FIX_TASK_MIGRATE 7 /* V of migration_disabled; negative where there is none */
+#define AGENT_FIX_RETURN       8 /* V where the guest's own functions jump to return; 0: a plain ret */
+#define AGENT_FIX_RING         9 /* rel32 to data + ring_off */
+#define AGENT_FIX_RING_BYTES   10 /* ring_slots * AGENT_RECORD_BYTES */
+#define AGENT_FIX_RING_MASK    11 /* ring_slots - 1 */
+#define AGENT_FIX_RING_SLOTS   12 /* ring_slots + addend */
+#define AGENT_FIX_RING_SHIFT   13 /* log2(ring_slots); the field is 1 byte */
+#define AGENT_FIX_NR_CPUS      14
+#define AGENT_FIX_MAX          15
 
-#define AGENT_RECORD_BYTES 24
-#define AGENT_CPU_BYTES 256
-#define AGENT_CPU_OFF 4096
-#define AGENT_MAX_PIDS 64
+#define AGENT_RECORD_BYTES  24
+#define AGENT_CPU_BYTES     256
+#define AGENT_CPU_OFF       4096
+#define AGENT_MAX_PIDS      64
+#define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
+#define AGENT_MIN_SLOTS     64
+#define AGENT_MAX_SLOTS     0x4000000 /* a ring must stay below 2 GiB: its size is a 32-bit immediate */
+#define AGENT_RESERVE_TRIES 8 /* collisions that one reservation survives */
+#define AGENT_COMM_PERIOD   4096 /* records after which a CPU's task is named again */
 
 /* header.mode */
-#define AGENT_MODE_DISCARD 0 /* a full ring refuses new records (counted); what is kept is whole */
+#define AGENT_MODE_DISCARD   0 /* a full ring refuses new records (counted); what is kept is whole */
 #define AGENT_MODE_OVERWRITE 1 /* the newest records win; the reader sees laps and counts them */
 
 /*
  * A record: three little-endian words, each written whole, w2 last.
  *
  *   w0  63..48 lap (index / ring_slots + 1, modulo 65536)   47..0 TSC
- *   w1  63     0    62..32 parent ip bits 30..0    31 0    30..0 ip bits 30..0
- *       (both lie in the top 2 GiB; bit 31 and up are ones)
+ *   w1  63..32 low half of the parent ip   31..0 low half of the ip
+ *       (all kernel and module text lies in the top 2 GiB: sign-extend)
  *   w2  63..36 check   35..25 context   24..22 type   21..0 pid
  *
  *   check: bits 63..36 of ((w0 ^ rotl(w1, 23) ^ low36(w2)) * AGENT_CHECK_MUL). Ties the words and
  *   the lap together: a writer that was preempted for whole laps cannot damage a newer record unseen.
  *   An empty slot (all zero) is never valid, as laps start at 1.
  *
- * COMM records come in pairs, before the first record of another task (or of the same task under a
- * new comm) on that CPU:
+ * COMM records come in pairs, reserved together so that B's index is A's + 1 (their slots may lie at
+ * the ring's two ends). A pair comes before the first record of another task, or of the same task
+ * under a new comm, on that CPU, and again every AGENT_COMM_PERIOD records, so that a ring in
+ * overwrite mode still names a task which has not been switched for laps. A record whose pair did
+ * not fit is written all the same, the pair is tried again with the next one.
  *   AGENT_REC_COMM_A: w0 47..0 tgid, w1 comm[0..7];  AGENT_REC_COMM_B: w0 47..0 tgid, w1 comm[8..15]
- * An interrupt may put its own records between the two.
+ *
+ * The TSC is read before the slot is reserved. Hence an interrupt in between puts its own, later
+ * records into earlier slots: within one ring times are nearly, not strictly, in order.
  */
-#define AGENT_LAP_SHIFT 48
-#define AGENT_TSC_MASK 0x0000ffffffffffff
-#define AGENT_PID_MASK 0x3fffff
-#define AGENT_TYPE_SHIFT 22
-#define AGENT_TYPE_MASK 7
-#define AGENT_CTX_SHIFT 25
-#define AGENT_CTX_MASK 0x7ff
-#define AGENT_CHECK_SHIFT 36
+#define AGENT_LAP_SHIFT    48
+#define AGENT_TSC_MASK     0x0000ffffffffffff
+#define AGENT_PID_MASK     0x3fffff
+#define AGENT_TYPE_SHIFT   22
+#define AGENT_TYPE_MASK    7
+#define AGENT_CTX_SHIFT    25
+#define AGENT_CTX_MASK     0x7ff
+#define AGENT_CHECK_SHIFT  36
 #define AGENT_CHECK_ROTATE 23
-#define AGENT_CHECK_MUL 0x9e3779b97f4a7c15
+#define AGENT_CHECK_MUL    0x9e3779b97f4a7c15
 
 /* type */
 #define AGENT_REC_FUNCTION 1
-#define AGENT_REC_COMM_A 2
-#define AGENT_REC_COMM_B 3
+#define AGENT_REC_COMM_A   2
+#define AGENT_REC_COMM_B   3
 
 /* context, for ftrace's latency columns (kernel/trace/trace_output.c:trace_print_lat_fmt, v6.1) */
-#define AGENT_CTX_PREEMPT 0x00f /* preempt depth, 15 means 15 or more */
-#define AGENT_CTX_SOFTIRQ 0x010 /* serving a softirq */
-#define AGENT_CTX_HARDIRQ 0x020
-#define AGENT_CTX_NMI 0x040
+#define AGENT_CTX_PREEMPT  0x00f /* preempt depth, 15 means 15 or more */
+#define AGENT_CTX_SOFTIRQ  0x010 /* serving a softirq */
+#define AGENT_CTX_HARDIRQ  0x020
+#define AGENT_CTX_NMI      0x040
 #define AGENT_CTX_IRQS_OFF 0x080
-#define AGENT_CTX_RESCHED 0x100 /* preempt_need_resched() */
-#define AGENT_CTX_BH_OFF 0x200 /* bottom halves disabled, not serving one */
-#define AGENT_CTX_MIGRATE 0x400 /* migration disabled */
+#define AGENT_CTX_RESCHED  0x100 /* preempt_need_resched() */
+#define AGENT_CTX_BH_OFF   0x200 /* softirq_count() >> (SOFTIRQ_SHIFT + 1), as the kernel shows it */
+#define AGENT_CTX_MIGRATE  0x400 /* migration disabled */
 
 #ifndef __ASSEMBLER__
 typedef unsigned char agent_u8;
 typedef unsigned int agent_u32;
 typedef unsigned long long agent_u64;
+typedef long long agent_s64;
 
 struct agent_fixup {
-	agent_u32 off; /* of the 4-byte field, from the start of text */
+	agent_u32 off; /* of the field, from the start of text */
 	agent_u32 kind; /* AGENT_FIX_* */
-	agent_u32 addend; /* AGENT_FIX_DATA: offset into data */
-	agent_u32 tail; /* AGENT_FIX_DATA: bytes of immediate between the field and the next instruction */
+	agent_u32 addend; /* added to the value; AGENT_FIX_DATA: offset into data */
+	agent_u32 tail; /* bytes of immediate between the field and the next instruction */
 };
 
 /* The host fills it before the first site is armed; members marked H may change later. */
@@ -104,7 +126,8 @@ struct agent_header {
 	agent_u32 nr_cpus; /* struct agent_cpu and rings there are */
 	agent_u32 ring_slots; /* a power of two */
 	agent_u32 ring_off; /* of CPU 0's ring, from the start of data */
-	agent_u64 text; /* guest virtual address of text; with data, how a later daemon knows its own */
+	agent_u64
+		text; /* guest virtual address of text; with data, how a later daemon knows its own */
 	agent_u64 data;
 	agent_u64 session; /* random; the same in the journal */
 	agent_u32 enabled; /* H: 0 makes every tracer return at once */
@@ -119,8 +142,9 @@ struct agent_cpu {
 	/* written by the guest's CPU (and by tasks that have just migrated away) */
 	agent_u64 head; /* next index to reserve; never wraps */
 	agent_u64 lost; /* records refused: ring full, or too many collisions */
-	agent_u64 last_task; /* whose COMM was written last here */
-	agent_u64 last_comm; /* its comm[0..7] */
+	agent_u64 last_comm; /* whose COMM was written last here: comm[0..7] + 2 * comm[8..15] */
+	agent_u32 last_pid; /* its pid; ~0 to have it written again */
+	agent_u32 pad;
 	agent_u64 pad0[12];
 	/* written by the host */
 	agent_u64 tail; /* discard mode: every record below was taken */
@@ -146,6 +170,32 @@ struct agent_blob {
 
 /** agent_blob_get - the agent as built; static storage */
 const struct agent_blob *agent_blob_get(void);
+
+/**
+ * agent_layout - fill in what follows from the number of CPUs and the size of a ring
+ * @hdr: nr_cpus and ring_slots are set; magic, abi_version and ring_off are filled
+ *
+ * Context: any thread. Return: 0; -EINVAL nr_cpus or ring_slots out of bounds, or not a power of two.
+ */
+int agent_layout(struct agent_header *hdr);
+
+/** agent_data_bytes - size of data for a header that agent_layout() accepted; a multiple of 4096 */
+agent_u64 agent_data_bytes(const struct agent_header *hdr);
+
+/**
+ * agent_link - fill in the fixups of a copy of the agent's text
+ * @blob:   what agent_blob_get() gave
+ * @hdr:    after agent_layout(), with the guest virtual addresses text and data
+ * @values: by AGENT_FIX_*; only the kinds marked V are looked at
+ * @text:   blob->text_bytes bytes, a fresh copy of blob->text; changed
+ *
+ * Context: any thread; @text is not in the guest yet.
+ * Return: 0; -ERANGE data or the return thunk is out of rel32's reach of text, or a displacement does
+ * not fit; -EINVAL the header, a task_struct offset or @text is not what it should be. On failure
+ * @text is of no use.
+ */
+int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
+	       const agent_s64 values[AGENT_FIX_MAX], agent_u8 *text);
 #endif
 
 #endif

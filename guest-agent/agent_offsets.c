@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Proves agent_offsets.h against the C structures; has no code. */
+#include "guest-agent/agent_offsets.h"
+#include "guest-agent/agent_abi.h"
+
+#define SAME(offset, type, member) \
+	_Static_assert((offset) == __builtin_offsetof(struct type, member), #type "." #member)
+
+SAME(AGENT_HEADER_ENABLED, agent_header, enabled);
+SAME(AGENT_HEADER_MODE, agent_header, mode);
+SAME(AGENT_HEADER_N_PIDS, agent_header, n_pids);
+SAME(AGENT_HEADER_PIDS, agent_header, pids);
+SAME(AGENT_HEADER_LOST_NOCPU, agent_header, lost_nocpu);
+
+SAME(AGENT_CPU_HEAD, agent_cpu, head);
+SAME(AGENT_CPU_LOST, agent_cpu, lost);
+SAME(AGENT_CPU_LAST_COMM, agent_cpu, last_comm);
+SAME(AGENT_CPU_LAST_PID, agent_cpu, last_pid);
+SAME(AGENT_CPU_TAIL, agent_cpu, tail);
+_Static_assert(1 << AGENT_CPU_SHIFT == AGENT_CPU_BYTES, "AGENT_CPU_SHIFT");
+
+/* ftrace_64.S writes struct agent_blob member by member. */
+_Static_assert(sizeof(struct agent_fixup) == 16, "agent_fixup");
+SAME(0, agent_blob, text);
+SAME(8, agent_blob, text_bytes);
+SAME(16, agent_blob, fixups);
+SAME(24, agent_blob, n_fixups);
+SAME(28, agent_blob, ftrace_caller);
+SAME(32, agent_blob, ftrace_call);
+SAME(36, agent_blob, ftrace_graph_call);
+SAME(40, agent_blob, ftrace_stub);
+SAME(44, agent_blob, function_trace_call);
+_Static_assert(sizeof(struct agent_blob) == 48, "agent_blob");

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The agent as built, its layout in memory, and the fields of its text that only the guest's kernel
+ * decides. Host code in the agent's folder: knows the blob, not how it gets into a guest.
+ */
+#include "guest-agent/agent_abi.h"
+#include "guest-agent/linkage.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+extern const struct agent_blob agent_blob __attribute__((visibility("hidden")));
+
+/* No member of task_struct lies further in; it was 9.5 KiB in v6.12 with everything on. */
+#define TASK_STRUCT_MAX 0x40000
+#define COMM_LAST_BYTE  15
+#define PAGE            4096ull
+
+const struct agent_blob *agent_blob_get(void)
+{
+	return &agent_blob;
+}
+
+static int check_sizes(const struct agent_header *hdr)
+{
+	if (hdr->nr_cpus == 0 || hdr->nr_cpus > AGENT_MAX_CPUS)
+		return -EINVAL;
+	if (hdr->ring_slots < AGENT_MIN_SLOTS || hdr->ring_slots > AGENT_MAX_SLOTS)
+		return -EINVAL;
+	return hdr->ring_slots & (hdr->ring_slots - 1) ? -EINVAL : 0;
+}
+
+static agent_u32 ring_off(const struct agent_header *hdr)
+{
+	agent_u32 end = AGENT_CPU_OFF + hdr->nr_cpus * AGENT_CPU_BYTES;
+
+	return (end + (agent_u32)PAGE - 1) & ~((agent_u32)PAGE - 1);
+}
+
+int agent_layout(struct agent_header *hdr)
+{
+	if (check_sizes(hdr))
+		return -EINVAL;
+	hdr->magic = AGENT_MAGIC;
+	hdr->abi_version = AGENT_ABI_VERSION;
+	hdr->ring_off = ring_off(hdr);
+	return 0;
+}
+
+agent_u64 agent_data_bytes(const struct agent_header *hdr)
+{
+	agent_u64 rings = (agent_u64)hdr->nr_cpus * hdr->ring_slots * AGENT_RECORD_BYTES;
+
+	return (hdr->ring_off + rings + PAGE - 1) & ~(PAGE - 1);
+}
+
+static int put_s32(agent_u8 *field, agent_s64 value)
+{
+	static const agent_u32 hole = AGENT_HOLE;
+	int v = (int)value;
+
+	if (memcmp(field, &hole, sizeof(hole)) != 0)
+		return -EINVAL;
+	if (value < INT_MIN || value > INT_MAX)
+		return -ERANGE;
+	memcpy(field, &v, sizeof(v));
+	return 0;
+}
+
+static int put_u8(agent_u8 *field, int value)
+{
+	if (*field != AGENT_HOLE8)
+		return -EINVAL;
+	*field = (agent_u8)value;
+	return 0;
+}
+
+/* `ret; int3 x 4` into `jmp rel32`, where the guest returns through a thunk. */
+static int put_return(agent_u8 *field, agent_u64 field_va, agent_u64 thunk)
+{
+	static const agent_u8 plain[] = { 0xc3, 0xcc, 0xcc, 0xcc, 0xcc };
+	agent_s64 rel = (agent_s64)(thunk - (field_va + 4));
+	int v = (int)rel;
+
+	if (memcmp(field - 1, plain, sizeof(plain)) != 0)
+		return -EINVAL;
+	if (thunk == 0)
+		return 0;
+	if (rel < INT_MIN || rel > INT_MAX)
+		return -ERANGE;
+	field[-1] = 0xe9;
+	memcpy(field, &v, sizeof(v));
+	return 0;
+}
+
+static int put_task(const struct agent_fixup *f, agent_s64 value, agent_u8 *field)
+{
+	if (value < 0 || value > TASK_STRUCT_MAX)
+		return -EINVAL;
+	return put_s32(field, value + (int)f->addend);
+}
+
+static int link_one(const struct agent_fixup *f, const struct agent_header *hdr,
+		    const agent_s64 *values, agent_u8 *field)
+{
+	agent_u64 next_va = hdr->text + f->off + 4 + f->tail;
+
+	switch (f->kind) {
+	case AGENT_FIX_DATA:
+		return put_s32(field, (agent_s64)(hdr->data + f->addend - next_va));
+	case AGENT_FIX_RING:
+		return put_s32(field, (agent_s64)(hdr->data + hdr->ring_off - next_va));
+	case AGENT_FIX_GS_CURRENT:
+	case AGENT_FIX_GS_CPU:
+	case AGENT_FIX_GS_PREEMPT:
+		return put_s32(field, values[f->kind]);
+	case AGENT_FIX_TASK_PID:
+	case AGENT_FIX_TASK_TGID:
+	case AGENT_FIX_TASK_COMM:
+		return put_task(f, values[f->kind], field);
+	case AGENT_FIX_TASK_MIGRATE:
+		/* Looked at as one byte; where there is none, comm's last one, which is always 0. */
+		if (values[f->kind] < 0)
+			return put_task(f, values[AGENT_FIX_TASK_COMM] + COMM_LAST_BYTE, field);
+		return put_task(f, values[f->kind], field);
+	case AGENT_FIX_RETURN:
+		return put_return(field, hdr->text + f->off, (agent_u64)values[f->kind]);
+	case AGENT_FIX_RING_BYTES:
+		return put_s32(field, (agent_s64)hdr->ring_slots * AGENT_RECORD_BYTES);
+	case AGENT_FIX_RING_MASK:
+		return put_s32(field, (agent_s64)hdr->ring_slots - 1);
+	case AGENT_FIX_RING_SLOTS:
+		return put_s32(field, (agent_s64)hdr->ring_slots + (int)f->addend);
+	case AGENT_FIX_RING_SHIFT:
+		return put_u8(field, __builtin_ctz(hdr->ring_slots));
+	case AGENT_FIX_NR_CPUS:
+		return put_s32(field, hdr->nr_cpus);
+	default:
+		return -EINVAL;
+	}
+}
+
+int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
+	       const agent_s64 values[AGENT_FIX_MAX], agent_u8 *text)
+{
+	agent_u32 i;
+	int r;
+
+	if (hdr->magic != AGENT_MAGIC || hdr->abi_version != AGENT_ABI_VERSION ||
+	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr))
+		return -EINVAL;
+	for (i = 0; i < blob->n_fixups; i++) {
+		const struct agent_fixup *f = &blob->fixups[i];
+
+		if (f->off == 0 || f->off + 4 > blob->text_bytes)
+			return -EINVAL;
+		r = link_one(f, hdr, values, text + f->off);
+		if (r)
+			return r;
+	}
+	return 0;
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+/* See test_agent_lib.h. x86-64 and Linux only, as the agent. */
+#include "tests/unit/test_agent_lib.h"
+
+#include <asm/prctl.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SITE_BYTES  16
+#define SITES_BYTES 8192
+#define TEXT_BYTES  4096
+#define THUNK       (SITES_BYTES - 16)
+
+/* agent_tramp(site, in, out): registers in and out by enum R_*. */
+extern void agent_tramp(const void *site, const u64 *in, u64 *out);
+extern const u8 agent_tramp_ret[];
+
+/* clang-format off: assembler */
+__asm__("	.text\n"
+	"	.globl agent_tramp\n"
+	"	.type agent_tramp, @function\n"
+	"agent_tramp:\n"
+	"	pushq %rbx; pushq %rbp; pushq %r12; pushq %r13; pushq %r14; pushq %r15\n"
+	"	pushq %rdx\n" /* out */
+	"	pushq %rdi\n" /* site */
+	"	movq %rsp, 128(%rdx)\n"
+	"	pushq 120(%rsi)\n"
+	"	movq 0(%rsi), %rax; movq 8(%rsi), %rbx; movq 16(%rsi), %rcx; movq 24(%rsi), %rdx\n"
+	"	movq 40(%rsi), %rdi; movq 48(%rsi), %rbp; movq 56(%rsi), %r8; movq 64(%rsi), %r9\n"
+	"	movq 72(%rsi), %r10; movq 80(%rsi), %r11; movq 88(%rsi), %r12; movq 96(%rsi), %r13\n"
+	"	movq 104(%rsi), %r14; movq 112(%rsi), %r15; movq 32(%rsi), %rsi\n"
+	"	popfq\n"
+	"	call *(%rsp)\n"
+	"	.globl agent_tramp_ret\n"
+	"agent_tramp_ret:\n"
+	"	pushfq; cld\n"
+	"	pushq %rax\n"
+	"	movq 24(%rsp), %rax\n"
+	"	popq 0(%rax); popq 120(%rax)\n"
+	"	movq %rbx, 8(%rax); movq %rcx, 16(%rax); movq %rdx, 24(%rax); movq %rsi, 32(%rax)\n"
+	"	movq %rdi, 40(%rax); movq %rbp, 48(%rax); movq %r8, 56(%rax); movq %r9, 64(%rax)\n"
+	"	movq %r10, 72(%rax); movq %r11, 80(%rax); movq %r12, 88(%rax); movq %r13, 96(%rax)\n"
+	"	movq %r14, 104(%rax); movq %r15, 112(%rax)\n"
+	"	subq %rsp, 128(%rax)\n" /* 0: balanced */
+	"	popq %rdi; popq %rdx\n"
+	"	popq %r15; popq %r14; popq %r13; popq %r12; popq %rbp; popq %rbx\n"
+	"	ret\n"
+	"	.size agent_tramp, . - agent_tramp\n");
+/* clang-format on */
+
+/* The single step under way; there is one at a time. */
+static struct {
+	struct rig *rig;
+	unsigned int count, at;
+	void (*inject)(struct rig *r, void *arg);
+	void *arg;
+	bool irqs_off, flags_pushed;
+} step;
+
+static void make_site(struct rig *r, u32 i, u64 target)
+{
+	static const u8 endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	u8 *p = r->sites + (size_t)i * SITE_BYTES;
+	s32 rel;
+
+	if (i & 1) {
+		memcpy(p, endbr, sizeof(endbr));
+		p += sizeof(endbr);
+	}
+	rel = (s32)(target - ((u64)(uintptr_t)p + 5));
+	*p = 0xe8;
+	memcpy(p + 1, &rel, 4);
+	p[5] = 0xc3;
+}
+
+static void link_text(struct rig *r)
+{
+	const struct agent_blob *b = agent_blob_get();
+	agent_s64 v[AGENT_FIX_MAX] = { 0 };
+	s64 bias = r->opts.gs_bias;
+	s32 rel = (s32)(b->function_trace_call - (b->ftrace_call + 5));
+
+	v[AGENT_FIX_GS_CURRENT] = (s64)offsetof(struct fake_percpu, current_task) - bias;
+	v[AGENT_FIX_GS_CPU] = (s64)offsetof(struct fake_percpu, cpu_number) - bias;
+	v[AGENT_FIX_GS_PREEMPT] = (s64)offsetof(struct fake_percpu, preempt_count) - bias;
+	v[AGENT_FIX_TASK_PID] = offsetof(struct fake_task, pid);
+	v[AGENT_FIX_TASK_TGID] = offsetof(struct fake_task, tgid);
+	v[AGENT_FIX_TASK_COMM] = offsetof(struct fake_task, comm);
+	v[AGENT_FIX_TASK_MIGRATE] = offsetof(struct fake_task, migration_disabled);
+	if (r->opts.no_migrate)
+		v[AGENT_FIX_TASK_MIGRATE] = -1;
+	r->sites[THUNK] = 0xc3;
+	if (r->opts.thunk)
+		v[AGENT_FIX_RETURN] = (s64)(uintptr_t)(r->sites + THUNK);
+
+	assert_true(b->text_bytes <= TEXT_BYTES);
+	memcpy(r->text, b->text, b->text_bytes);
+	assert_int_equal(agent_link(b, r->hdr, v, r->text), 0);
+	/* What ftrace_update_ftrace_func() does: the call inside ftrace_caller gets its tracer. */
+	assert_int_equal(r->text[b->ftrace_call], 0xe8);
+	memcpy(r->text + b->ftrace_call + 1, &rel, 4);
+	for (u32 i = 0; i < RIG_SITES; i++)
+		make_site(r, i, (u64)(uintptr_t)r->text + b->ftrace_caller);
+	assert_int_equal(mprotect(r->text, TEXT_BYTES + SITES_BYTES, PROT_READ | PROT_EXEC), 0);
+}
+
+void rig_open(struct rig *r, const struct rig_opts *opts)
+{
+	struct agent_header hdr = { .ring_slots = opts->slots, .mode = opts->mode, .enabled = 1 };
+
+	memset(r, 0, sizeof(*r));
+	r->opts = *opts;
+	hdr.nr_cpus = opts->nr_cpus ? opts->nr_cpus : RIG_CPUS;
+	assert_int_equal(agent_layout(&hdr), 0);
+	r->data_bytes = agent_data_bytes(&hdr);
+	r->map_bytes = TEXT_BYTES + SITES_BYTES + r->data_bytes;
+	r->map = mmap(NULL, r->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+		      0);
+	assert_true(r->map != MAP_FAILED);
+	r->text = r->map;
+	r->sites = r->map + TEXT_BYTES;
+	r->data = r->sites + SITES_BYTES;
+	r->hdr = (struct agent_header *)r->data;
+	r->cpu = (struct agent_cpu *)(r->data + AGENT_CPU_OFF);
+	hdr.text = (u64)(uintptr_t)r->text;
+	hdr.data = (u64)(uintptr_t)r->data;
+	*r->hdr = hdr;
+	link_text(r);
+
+	for (u32 i = 0; i < RIG_TASKS; i++) {
+		r->task[i].pid = 100 + i;
+		r->task[i].tgid = 50 + i;
+		snprintf(r->task[i].comm, sizeof(r->task[i].comm), "task-%u-of-rig", i);
+	}
+	for (u32 i = 0; i < RIG_CPUS; i++) {
+		r->percpu[i].cpu_number = i;
+		r->percpu[i].preempt_count = RIG_PREEMPT_IDLE;
+		r->percpu[i].current_task = &r->task[i];
+	}
+	rig_on(r, 0);
+}
+
+void rig_close(struct rig *r)
+{
+	munmap(r->map, r->map_bytes);
+}
+
+void rig_on(struct rig *r, u32 cpu)
+{
+	u64 base = (u64)(uintptr_t)&r->percpu[cpu] + (u64)r->opts.gs_bias;
+
+	if (syscall(SYS_arch_prctl, ARCH_SET_GS, base) != 0)
+		fail_msg("arch_prctl: %s", strerror(errno));
+}
+
+void rig_run(struct rig *r, u32 cpu, u32 task)
+{
+	r->percpu[cpu].current_task = &r->task[task];
+}
+
+static const void *site_entry(const struct rig *r, u32 site)
+{
+	return r->sites + (size_t)site * SITE_BYTES;
+}
+
+u64 rig_ip(const struct rig *r, u32 site)
+{
+	u32 low = (u32)(uintptr_t)site_entry(r, site) + (site & 1 ? 4 : 0);
+
+	return (u64)(s64)(s32)low;
+}
+
+u64 *rig_ring(struct rig *r, u32 cpu, u64 slot)
+{
+	u64 off = ((u64)cpu * r->hdr->ring_slots + slot) * AGENT_RECORD_BYTES;
+
+	return (u64 *)(r->data + r->hdr->ring_off + off);
+}
+
+void rig_call(struct rig *r, u32 site)
+{
+	void (*fn)(void);
+	const void *entry = site_entry(r, site);
+
+	memcpy(&fn, &entry, sizeof(fn));
+	fn();
+}
+
+u64 rig_regs_parent(void)
+{
+	return (u64)(s64)(s32)(u32)(uintptr_t)agent_tramp_ret;
+}
+
+void rig_call_regs(struct rig *r, u32 site, const u64 in[R_COUNT], u64 out[R_COUNT])
+{
+	agent_tramp(site_entry(r, site), in, out);
+}
+
+/* SIGTRAP: before each instruction once TF is set. */
+static void on_step(int sig, siginfo_t *info, void *uc)
+{
+	greg_t *regs = ((ucontext_t *)uc)->uc_mcontext.gregs;
+	u64 rip = (u64)regs[REG_RIP];
+	u64 off = rip - (u64)(uintptr_t)step.rig->text;
+	u64 *top;
+
+	(void)sig;
+	(void)info;
+	if (rip == (u64)(uintptr_t)agent_tramp_ret)
+		regs[REG_EFL] &= ~FLAG_TF;
+	if (off >= agent_blob_get()->text_bytes)
+		return;
+	if (step.flags_pushed && step.irqs_off) {
+		top = (u64 *)(uintptr_t)regs[REG_RSP]; /* NOLINT(performance-no-int-to-ptr) */
+		*top &= ~(u64)FLAG_IF;
+	}
+	step.flags_pushed = step.rig->text[off] == 0x9c;
+	if (step.count++ == step.at && step.inject)
+		step.inject(step.rig, step.arg);
+}
+
+unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
+		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off)
+{
+	struct sigaction sa = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO }, old;
+	u64 in[R_COUNT], out[R_COUNT];
+
+	for (int i = 0; i < R_FLAGS; i++)
+		in[i] = 0x0101010101010101ull * (u64)(i + 1);
+	in[R_FLAGS] = FLAG_TF | FLAG_IF | 2;
+	memset(&step, 0, sizeof(step));
+	step.rig = r;
+	step.at = at;
+	step.inject = inject;
+	step.arg = arg;
+	step.irqs_off = irqs_off;
+	assert_int_equal(sigaction(SIGTRAP, &sa, &old), 0);
+	agent_tramp(site_entry(r, site), in, out);
+	assert_int_equal(sigaction(SIGTRAP, &old, NULL), 0);
+	for (int i = 0; i < R_FLAGS; i++)
+		if (i != R_R10 && i != R_R11 && in[i] != out[i])
+			fail_msg("register %d: %#llx became %#llx, step %u", i,
+				 (unsigned long long)in[i], (unsigned long long)out[i], at);
+	assert_int_equal(out[R_RSP], 0);
+	return step.count;
+}
+
+static int io_read(void *arg, u64 off, void *buf, size_t len)
+{
+	const struct rig *r = arg;
+	u64 *to = buf;
+
+	if (off % 8 || len % 8 || off > r->data_bytes || len > r->data_bytes - off)
+		return -EFAULT;
+	for (size_t i = 0; i < len / 8; i++)
+		to[i] = __atomic_load_n((u64 *)(r->data + off) + i, __ATOMIC_RELAXED);
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return 0;
+}
+
+static int io_write(void *arg, u64 off, const void *buf, size_t len)
+{
+	const struct rig *r = arg;
+	u64 v;
+
+	if (off % 8 || len != 8 || off > r->data_bytes - 8)
+		return -EFAULT;
+	memcpy(&v, buf, 8);
+	__atomic_store_n((u64 *)(r->data + off), v, __ATOMIC_RELEASE);
+	return 0;
+}
+
+struct ring_io rig_io(struct rig *r)
+{
+	return (struct ring_io){ io_read, io_write, r };
+}
+
+bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret)
+{
+	u64 low = w[2] & 0xfffffffff;
+	u64 mixed = w[0] ^ (w[1] << 23 | w[1] >> 41) ^ low;
+
+	if (w[0] >> 48 != ((index / slots + 1) & 0xffff))
+		return false;
+	if ((mixed * 0x9e3779b97f4a7c15ull) >> 36 != w[2] >> 36)
+		return false;
+	memset(ret, 0, sizeof(*ret));
+	ret->tsc = w[0] << 16 >> 16;
+	ret->ip = (u64)(s64)(s32)(w[1] & 0xffffffff);
+	ret->parent = (u64)((s64)w[1] >> 32);
+	ret->pid = low & 0x3fffff;
+	ret->type = low >> 22 & 7;
+	ret->ctx = (u16)(low >> 25);
+	return true;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A rig that runs the agent's own object code in a user process: text is mapped RX, data RW, %gs
+ * points to a fake per-CPU area, `current` to a fake task_struct. Sites are generated. One instruction
+ * can be singled out and anything made to happen before it, as an interrupt would.
+ */
+#ifndef TEST_AGENT_LIB_H
+#define TEST_AGENT_LIB_H
+
+#include "base/types.h"
+#include "guest-agent/agent_abi.h"
+#include "tracers/ring.h"
+
+#define RIG_CPUS         4
+#define RIG_TASKS        8
+#define RIG_SITES        256
+#define RIG_PREEMPT_IDLE 0x80000000u /* __preempt_count: 0, no reschedule needed */
+
+/* Offsets as odd as a real kernel's; only what the agent looks at. */
+struct fake_task {
+	u8 pad0[0x3f2];
+	u16 migration_disabled;
+	u8 pad1[0x4c8 - 0x3f4];
+	u32 pid;
+	u32 tgid;
+	u8 pad2[0x6b4 - 0x4d0];
+	char comm[16];
+	u8 pad3[4];
+};
+
+struct fake_percpu {
+	u8 pad0[0x140];
+	struct fake_task *current_task;
+	u32 cpu_number;
+	u32 preempt_count;
+};
+
+struct rig_opts {
+	u32 nr_cpus; /* 0: RIG_CPUS */
+	u32 slots;
+	u32 mode;
+	s64 gs_bias; /* %gs points this far beyond the area: negative displacements */
+	bool no_migrate; /* the kernel has no migration_disabled */
+	bool thunk; /* return through a thunk */
+};
+
+struct rig {
+	struct rig_opts opts;
+	u8 *map;
+	size_t map_bytes, data_bytes;
+	u8 *text, *sites, *data;
+	struct agent_header *hdr;
+	struct agent_cpu *cpu;
+	struct fake_percpu percpu[RIG_CPUS];
+	struct fake_task task[RIG_TASKS];
+};
+
+/* All general registers but rsp, in the order of agent_tramp(), then flags. */
+enum {
+	R_RAX,
+	R_RBX,
+	R_RCX,
+	R_RDX,
+	R_RSI,
+	R_RDI,
+	R_RBP,
+	R_R8,
+	R_R9,
+	R_R10,
+	R_R11,
+	R_R12,
+	R_R13,
+	R_R14,
+	R_R15,
+	R_FLAGS,
+	R_RSP,
+	R_COUNT
+};
+
+#define FLAG_TF 0x100
+#define FLAG_IF 0x200
+#define FLAG_DF 0x400
+
+/** rig_open - map, link, make tasks (pid 100 + i, comm "task-i-of-rig"), enable; CPU 0 is current */
+void rig_open(struct rig *r, const struct rig_opts *opts);
+void rig_close(struct rig *r);
+
+/** rig_on - this thread is CPU @cpu from now on, running what was there */
+void rig_on(struct rig *r, u32 cpu);
+
+/** rig_run - @task runs on CPU @cpu */
+void rig_run(struct rig *r, u32 cpu, u32 task);
+
+/** rig_call - call the traced function @site; its parent is here */
+void rig_call(struct rig *r, u32 site);
+
+/** rig_ip - what a record of a call of @site says */
+u64 rig_ip(const struct rig *r, u32 site);
+
+/** rig_ring - slot @slot of the ring of CPU @cpu, three words */
+u64 *rig_ring(struct rig *r, u32 cpu, u64 slot);
+
+/** rig_io - the rig's data for a ring_reader */
+struct ring_io rig_io(struct rig *r);
+
+/** rig_call_regs - rig_call() with every register set from @in, read back into @out */
+void rig_call_regs(struct rig *r, u32 site, const u64 in[R_COUNT], u64 out[R_COUNT]);
+/** rig_regs_parent - the parent in records of rig_call_regs() and rig_step() */
+u64 rig_regs_parent(void);
+
+/**
+ * rig_step - call @site one instruction at a time
+ * @at:       before the agent's instruction number @at, counted from 0, @inject is called once
+ * @irqs_off: what the agent pushes with pushfq has IF clear
+ *
+ * Return: how many instructions of the agent were executed.
+ */
+unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
+		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
+
+/** rig_decode - check and take apart one slot, written independently of tracers/ring.c */
+bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret);
+
+#endif

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The host's side of the agent's rings. See ring.h. */
+#include "tracers/ring.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* 2^56 records are 228 years at 10 million a second: a head beyond was not counted there. */
+#define HEAD_MAX (1ull << 56)
+#define LOW36    ((1ull << AGENT_CHECK_SHIFT) - 1)
+#define WORDS    (AGENT_RECORD_BYTES / 8)
+
+enum slot_state {
+	SLOT_VALID,
+	SLOT_UNWRITTEN, /* an older lap, or words that do not belong together */
+	SLOT_NEWER, /* a later lap's */
+	SLOT_SENSELESS, /* written whole, but of a type there is not */
+};
+
+struct span {
+	u64 first; /* index of raw[0] */
+	u64 n;
+	u64 floor; /* indexes below may have been used again while raw was read */
+	u64 now_ns;
+	unsigned int flags;
+	u64 raw[RING_CHUNK * WORDS];
+};
+
+static int fail(struct ring_reader *r, int no)
+{
+	r->broken = no;
+	return no;
+}
+
+static int read_head(struct ring_reader *r, u64 *head_ret)
+{
+	u64 head_lost[2];
+	int err = r->io.read(r->io.arg, r->cpu_off, head_lost, sizeof(head_lost));
+
+	if (err)
+		return fail(r, err);
+	if (head_lost[0] < r->pos || head_lost[0] > HEAD_MAX)
+		return fail(r, -EUCLEAN);
+	if (!r->overwrite && head_lost[0] - r->pos > r->slots)
+		return fail(r, -EUCLEAN);
+	if (head_lost[1] < r->lost_start + r->stats.refused)
+		return fail(r, -EUCLEAN);
+	r->stats.refused = head_lost[1] - r->lost_start;
+	*head_ret = head_lost[0];
+	return 0;
+}
+
+int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
+		     const struct agent_header *hdr, u32 cpu)
+{
+	u64 tail, lost, head;
+	int err;
+
+	if (cpu >= hdr->nr_cpus || hdr->ring_slots < AGENT_MIN_SLOTS ||
+	    hdr->ring_slots > AGENT_MAX_SLOTS || (hdr->ring_slots & (hdr->ring_slots - 1)))
+		return -EINVAL;
+	memset(r, 0, sizeof(*r));
+	r->io = *io;
+	r->slots = hdr->ring_slots;
+	r->shift = (u32)__builtin_ctz(hdr->ring_slots);
+	r->overwrite = hdr->mode == AGENT_MODE_OVERWRITE;
+	r->cpu_off = AGENT_CPU_OFF + (u64)cpu * AGENT_CPU_BYTES;
+	r->ring_off = hdr->ring_off + (u64)cpu * hdr->ring_slots * AGENT_RECORD_BYTES;
+	r->comm_next = UINT64_MAX;
+
+	err = r->io.read(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, tail), &tail, 8);
+	if (err)
+		return fail(r, err);
+	err = r->io.read(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, lost), &lost, 8);
+	if (err)
+		return fail(r, err);
+	r->start = tail;
+	r->pos = tail;
+	r->lost_start = lost;
+	return read_head(r, &head);
+}
+
+int ring_pending(struct ring_reader *r, u64 *n_ret)
+{
+	u64 head;
+	int err = r->broken ? r->broken : read_head(r, &head);
+
+	if (err)
+		return err;
+	*n_ret = head - r->pos;
+	return 0;
+}
+
+static inline u64 rotl64(u64 v, unsigned int n)
+{
+	return v << n | v >> (64 - n);
+}
+
+static inline enum slot_state slot_state(const struct ring_reader *r, const u64 *w, u64 index)
+{
+	u64 sum = (w[0] ^ rotl64(w[1], AGENT_CHECK_ROTATE) ^ (w[2] & LOW36)) * AGENT_CHECK_MUL;
+	u16 lap = (u16)((index >> r->shift) + 1);
+	u16 has = (u16)(w[0] >> AGENT_LAP_SHIFT);
+	u64 type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
+
+	if (has == lap && ((sum ^ w[2]) & ~LOW36) == 0)
+		return type >= AGENT_REC_FUNCTION && type <= AGENT_REC_COMM_B ? SLOT_VALID
+									      : SLOT_SENSELESS;
+	return has != lap && (u16)(has - lap) < 0x8000 ? SLOT_NEWER : SLOT_UNWRITTEN;
+}
+
+static void take_comm(struct ring_reader *r, const u64 *w, u64 index, bool second)
+{
+	struct ring_record *c = &r->comm;
+
+	r->stats.comms++;
+	if (!second) {
+		memset(c, 0, sizeof(*c));
+		c->type = RING_COMM;
+		c->pid = w[2] & AGENT_PID_MASK;
+		c->tgid = (u32)w[0];
+		memcpy(c->comm, &w[1], 8);
+		r->comm_next = index + 1;
+		return;
+	}
+	/* Half a name, after a slot that was lost, is no name. */
+	if (r->comm_next != index || c->pid != (w[2] & AGENT_PID_MASK) || c->tgid != (u32)w[0])
+		c->type = 0;
+	memcpy(c->comm + 8, &w[1], 8);
+	r->comm_next = UINT64_MAX;
+}
+
+/* A valid slot; returns how many records it gave, 0 or 1. */
+static inline size_t take(struct ring_reader *r, const u64 *w, u64 index, struct ring_record *out)
+{
+	unsigned int type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
+
+	if (type != AGENT_REC_FUNCTION) {
+		take_comm(r, w, index, type == AGENT_REC_COMM_B);
+		if (type == AGENT_REC_COMM_A || r->comm.type != RING_COMM)
+			return 0;
+		*out = r->comm;
+		return 1;
+	}
+	out->tsc = w[0] & AGENT_TSC_MASK;
+	out->ip = (u64)(s64)(s32)(u32)w[1];
+	out->parent = (u64)(s64)(s32)(u32)(w[1] >> 32);
+	out->pid = w[2] & AGENT_PID_MASK;
+	out->tgid = 0;
+	out->ctx = w[2] >> AGENT_CTX_SHIFT & AGENT_CTX_MASK;
+	out->type = RING_FUNCTION;
+	r->stats.functions++;
+	return 1;
+}
+
+/* Should the slot at @index, reserved but not written, be waited for? Notes since when it is. */
+static bool wait_for(struct ring_reader *r, const struct span *s, u64 index, u64 head)
+{
+	u64 waited;
+
+	if (s->flags & RING_FINAL)
+		return false;
+	if (!r->stalled) {
+		r->stalled = true;
+		r->stall_since_ns = s->now_ns;
+		r->stall_head = head;
+	}
+	waited = s->now_ns > r->stall_since_ns ? s->now_ns - r->stall_since_ns : 0;
+	if (r->overwrite && index < r->stall_head && waited >= RING_STALL_NS)
+		return false; /* everything that was reserved then has had its time */
+	/* Overwrite mode loses the rest of the ring if it waits until it is lapped. */
+	if (r->overwrite && head - index > r->slots / 2)
+		return false;
+	if (index >= r->stall_head) { /* this one is younger than the one waited for before */
+		r->stall_since_ns = s->now_ns;
+		r->stall_head = head;
+		waited = 0;
+	}
+	r->stats.stalled_ns = waited;
+	return true;
+}
+
+/* Decode; stops early at a slot that is worth waiting for. Returns how many slots were taken. */
+static u64 take_span(struct ring_reader *r, const struct span *s, u64 head, struct ring_record *out,
+		     size_t *n)
+{
+	for (u64 i = 0; i < s->n; i++) {
+		const u64 *w = &s->raw[i * WORDS];
+		u64 index = s->first + i;
+		enum slot_state state = slot_state(r, w, index);
+
+		if (__builtin_expect(state == SLOT_VALID, 1)) {
+			*n += take(r, w, index, &out[*n]);
+			continue;
+		}
+		if (index < s->floor) {
+			r->stats.overwritten++;
+			continue;
+		}
+		if (state == SLOT_UNWRITTEN && wait_for(r, s, index, head))
+			return i;
+		r->stats.torn++;
+	}
+	return s->n;
+}
+
+static int read_span(struct ring_reader *r, struct span *s, u64 head)
+{
+	u64 slot = s->first & (r->slots - 1);
+	u64 now;
+	int err;
+
+	err = r->io.read(r->io.arg, r->ring_off + slot * AGENT_RECORD_BYTES, s->raw,
+			 s->n * AGENT_RECORD_BYTES);
+	if (err)
+		return fail(r, err);
+	s->floor = 0;
+	if (!r->overwrite)
+		return 0;
+	/* One copy does not order the words in it against head: look at head again, after it. */
+	err = read_head(r, &now);
+	if (err)
+		return err;
+	if (now < head)
+		return fail(r, -EUCLEAN);
+	s->floor = now > r->slots ? now - r->slots : 0;
+	return 0;
+}
+
+static void skip_overwritten(struct ring_reader *r, u64 head)
+{
+	u64 n;
+
+	if (head - r->pos <= r->slots)
+		return;
+	n = head - r->slots - r->pos;
+	r->stats.overwritten += n;
+	r->pos += n;
+}
+
+static int drain(struct ring_reader *r, struct ring_record *out, size_t max, struct span *s,
+		 size_t *n_ret)
+{
+	u64 head, taken;
+	int err = read_head(r, &head);
+
+	if (err)
+		return err;
+	skip_overwritten(r, head);
+	while (r->pos < head && *n_ret < max) {
+		s->first = r->pos;
+		s->n = MIN(head - r->pos, r->slots - (r->pos & (r->slots - 1)));
+		s->n = MIN(s->n, MIN((u64)RING_CHUNK, max - *n_ret));
+		err = read_span(r, s, head);
+		if (err)
+			return err;
+		taken = take_span(r, s, head, out, n_ret);
+		r->pos += taken;
+		if (taken < s->n)
+			return 0;
+	}
+	r->stalled = false;
+	r->stats.stalled_ns = 0;
+	return 0;
+}
+
+int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 now_ns,
+	       unsigned int flags, size_t *n_ret)
+{
+	struct span s;
+	u64 from = r->pos;
+	int err;
+
+	*n_ret = 0;
+	if (r->broken)
+		return r->broken;
+	s.now_ns = now_ns;
+	s.flags = flags;
+	err = drain(r, out, max, &s, n_ret);
+	if (err || r->pos == from)
+		return err;
+	err = r->io.write(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, tail), &r->pos, 8);
+	return err ? fail(r, err) : 0;
+}

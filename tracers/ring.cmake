@@ -1,0 +1,1 @@
+hvf_library(tracer_ring ring.c)

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading one CPU's ring out of the agent's data. Knows the record format of guest-agent/agent_abi.h
+ * and nothing of how memory is reached or what becomes of the records. The guest is hostile: all it
+ * can do here is have its own records counted as lost, or the reader say -EUCLEAN.
+ *
+ * Every index below head ends up in exactly one counter of struct ring_stats:
+ *
+ *   head - start = functions + comms + torn + overwritten + (head - pos), still to be read
+ *   calls traced = functions + refused + torn and overwritten ones that were not COMM slots
+ */
+#ifndef TRACERS_RING_H
+#define TRACERS_RING_H
+
+#include "base/types.h"
+#include "guest-agent/agent_abi.h"
+
+/* How long a slot that was reserved may stay unwritten before overwrite mode gives it up. */
+#define RING_STALL_NS (200 * NSEC_PER_MSEC)
+/* Slots read at once: 24 KiB, which stay in L1 while they are decoded. */
+#define RING_CHUNK    1024
+#define RING_COMM_LEN 16
+
+/* The agent's data region by offset. vm_view_read() and vm_view_write() do; others for tests. */
+struct ring_io {
+	int (*read)(void *arg, u64 off, void *buf,
+		    size_t len); /* 0 or -errno; 8-byte words whole */
+	int (*write)(void *arg, u64 off, const void *buf, size_t len);
+	void *arg;
+};
+
+enum ring_type {
+	RING_FUNCTION = AGENT_REC_FUNCTION,
+	RING_COMM = AGENT_REC_COMM_A, /* both halves of a pair: from here on pid is comm, tgid */
+};
+
+struct ring_record {
+	u64 tsc; /* guest TSC, low 48 bits; RING_COMM: 0 */
+	u64 ip; /* call site; RING_COMM: 0 */
+	u64 parent; /* return address into the caller; RING_COMM: 0 */
+	u32 pid;
+	u32 tgid; /* RING_COMM only */
+	u16 ctx; /* AGENT_CTX_* */
+	u8 type; /* enum ring_type */
+	char comm[RING_COMM_LEN]; /* RING_COMM only; as the guest has it, maybe without a NUL */
+};
+
+struct ring_stats {
+	u64 functions; /* RING_FUNCTION records delivered */
+	u64 comms; /* slots taken up by COMM records, two a pair */
+	u64 torn; /* slots that never became a valid record */
+	u64 overwritten; /* slots that the guest used again before they were read */
+	u64 refused; /* records the agent did not write, by its own count (lost) */
+	u64 stalled_ns; /* how long the oldest slot has been reserved but not written; 0 mostly */
+};
+
+struct ring_reader {
+	struct ring_io io;
+	u64 cpu_off, ring_off; /* in data */
+	u32 slots, shift;
+	bool overwrite;
+	int broken; /* what the first failure was; sticky */
+	u64 start, pos; /* next index to read */
+	u64 lost_start; /* agent_cpu.lost at init */
+	u64 stall_head, stall_since_ns;
+	bool stalled;
+	u64 comm_next; /* index at which the other half of comm is due */
+	struct ring_record comm;
+	struct ring_stats stats;
+};
+
+/**
+ * ring_reader_init - begin where the last reader of this ring stopped (at 0 in a fresh one)
+ * @io:  copied
+ * @hdr: the host's own copy of the header, never read back from the guest: nr_cpus, ring_slots,
+ *       ring_off and mode are believed
+ * @cpu: below @hdr->nr_cpus
+ *
+ * Context: one thread a reader; the guest may run and the agent be enabled.
+ * Return: 0; -EINVAL @hdr or @cpu; -EUCLEAN the guest's head and tail cannot be; what @io->read gives.
+ */
+must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
+				const struct agent_header *hdr, u32 cpu);
+
+/*
+ * Nobody is in the agent any more: a slot not written now never will be. Without it discard mode
+ * waits for ever, as the writer is only preempted: a task cannot die inside the agent, and its slot
+ * must not be given to anybody else. stats.stalled_ns says how long.
+ */
+#define RING_FINAL 1
+
+/**
+ * ring_drain - take what is there
+ * @out, @max: at most @max records, in the order of reservation
+ * @now_ns:    CLOCK_MONOTONIC, for the time a slot has stayed unwritten
+ * @flags:     0 or RING_FINAL
+ * @n_ret:     how many were delivered; valid on failure too
+ *
+ * Takes at most one ring's worth of slots; when @n_ret is @max there may be more. A COMM pair takes
+ * two slots and gives one record. Writes agent_cpu.tail, in overwrite mode only for the next reader.
+ *
+ * Context: one thread a reader; the guest may run. Does not block or allocate; 24 KiB of stack.
+ * Return: 0; -EUCLEAN head or lost went back or further than the mode allows; what @io gives. After a
+ * failure every further call returns the same.
+ */
+must_check int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 now_ns,
+			  unsigned int flags, size_t *n_ret);
+
+/** ring_pending - slots reserved but not taken, as of a look now; for choosing when to drain */
+must_check int ring_pending(struct ring_reader *r, u64 *n_ret);
+
+#endif
