@@ -16,8 +16,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define MIN_RING_SLOTS 1024u
-#define QUIET_NS       (10 * NSEC_PER_SEC)
+#define QUIET_NS (10 * NSEC_PER_SEC)
 
 static u64 page_align(u64 v)
 {
@@ -25,28 +24,27 @@ static u64 page_align(u64 v)
 }
 
 /* Sizes: as asked, halved until the rings take at most 1/16 of the guest's RAM. */
-static void layout(struct guest *g)
+static int layout(struct guest *g, struct err *err)
 {
-	struct guest_agent *a = &g->agent;
-	u64 ram = 0, fixed;
-	u32 slots = 1;
+	struct agent_header *h = &g->agent.header;
+	u64 ram = 0, slots = 1;
 
 	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
 		ram += vm_ram(g->vm, i)->len_bytes;
-	a->nr_cpus = kernel_nr_cpu_ids(g->k);
-	while ((u64)slots * 2 * AGENT_RECORD_BYTES <= g->ring_bytes)
+	memset(h, 0, sizeof(*h));
+	h->nr_cpus = kernel_nr_cpu_ids(g->k);
+	while (slots * 2 * AGENT_RECORD_BYTES <= g->ring_bytes)
 		slots *= 2;
-	while (slots > MIN_RING_SLOTS && (u64)slots * AGENT_RECORD_BYTES * a->nr_cpus > ram / 16)
+	while (slots > AGENT_MIN_SLOTS && slots * AGENT_RECORD_BYTES * h->nr_cpus > ram / 16)
 		slots /= 2;
-	a->ring_slots = slots;
-	fixed = page_align(AGENT_CPU_OFF + (u64)a->nr_cpus * AGENT_CPU_BYTES);
-	a->data_bytes = page_align(fixed + (u64)a->nr_cpus * slots * AGENT_RECORD_BYTES);
-	a->text_bytes = page_align(agent_blob_get()->text_bytes);
-}
-
-static u64 ring_off(const struct guest_agent *a)
-{
-	return page_align(AGENT_CPU_OFF + (u64)a->nr_cpus * AGENT_CPU_BYTES);
+	h->ring_slots = (u32)slots;
+	if (agent_layout(h))
+		return err_set(err, -EINVAL, ERR_GUEST_UNSUPPORTED, 0,
+			       "no room for %u rings of %llu records", h->nr_cpus,
+			       (unsigned long long)slots);
+	g->agent.data_bytes = agent_data_bytes(h);
+	g->agent.text_bytes = page_align(agent_blob_get()->text_bytes);
+	return 0;
 }
 
 static int call1(struct gate *gate, struct guest *g, const char *fn, const u64 args[4], u64 *ret,
@@ -114,7 +112,22 @@ static int check_pages(struct guest *g, u64 addr, u64 bytes, bool text, struct e
 	return 0;
 }
 
-static int fixups(struct guest *g, s64 *v, struct err *err)
+/*
+ * How the guest's own functions return: where its mitigations (retbleed, SRSO, ITS) want something
+ * else than a plain ret, x86_return_thunk says what (v6.1 arch/x86/kernel/cpu/bugs.c).
+ */
+static s64 return_thunk(struct guest *g)
+{
+	u64 var, plain, thunk;
+
+	if (kernel_sym(g->k, "x86_return_thunk", &var) ||
+	    kernel_sym(g->k, "__x86_return_thunk", &plain) ||
+	    guest_read(g, var, &thunk, sizeof(thunk), NULL) || thunk == plain)
+		return 0;
+	return (s64)thunk;
+}
+
+static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 {
 	static const struct {
 		int kind;
@@ -131,7 +144,6 @@ static int fixups(struct guest *g, s64 *v, struct err *err)
 		{ AGENT_FIX_TASK_PID, "pid" },
 		{ AGENT_FIX_TASK_TGID, "tgid" },
 		{ AGENT_FIX_TASK_COMM, "comm" },
-		{ AGENT_FIX_TASK_MIGRATE, "migration_disabled" },
 	};
 	s32 disp;
 	u32 off;
@@ -148,6 +160,10 @@ static int fixups(struct guest *g, s64 *v, struct err *err)
 				       "this kernel's struct task_struct has no %s", task[i].path);
 		v[task[i].kind] = off;
 	}
+	/* there since v5.12 with CONFIG_SMP */
+	v[AGENT_FIX_TASK_MIGRATE] =
+		kernel_btf_offset(g->k, "task_struct", "migration_disabled", &off) ? -1 : (s64)off;
+	v[AGENT_FIX_RETURN] = return_thunk(g);
 	return 0;
 }
 
@@ -157,7 +173,7 @@ static int write_text(struct guest *g, struct err *err)
 	size_t n = (size_t)g->agent.text_bytes / sizeof(((struct vm_text *)0)->bytes);
 	_cleanup_free_ u8 *text = malloc((size_t)g->agent.text_bytes);
 	_cleanup_free_ struct vm_text *pieces = calloc(n, sizeof(*pieces));
-	s64 values[AGENT_FIX_MAX] = { 0 };
+	agent_s64 values[AGENT_FIX_MAX] = { 0 };
 	int rc;
 
 	if (!text || !pieces)
@@ -167,7 +183,7 @@ static int write_text(struct guest *g, struct err *err)
 		return rc;
 	memset(text, 0xcc, (size_t)g->agent.text_bytes);
 	memcpy(text, blob->text, blob->text_bytes);
-	if (agent_link(blob, text, g->agent.text, g->agent.data, values))
+	if (agent_link(blob, &g->agent.header, values, text))
 		return err_set(err, -ERANGE, ERR_GUEST_UNSUPPORTED, g->agent.text,
 			       "the agent's text at 0x%llx does not reach its data at 0x%llx",
 			       (unsigned long long)g->agent.text,
@@ -193,15 +209,7 @@ static int write_data(struct guest *g, struct err *err)
 {
 	static const u8 zeros[1 << 16];
 	struct guest_agent *a = &g->agent;
-	struct agent_header h = {
-		.magic = AGENT_MAGIC,
-		.abi_version = AGENT_ABI_VERSION,
-		.nr_cpus = a->nr_cpus,
-		.ring_slots = a->ring_slots,
-		.ring_off = (u32)ring_off(a),
-		.text = a->text,
-		.data = a->data,
-	};
+	struct agent_header *h = &a->header;
 	int rc;
 
 	rc = vm_view_create(g->vm, gva(a->data), a->data_bytes, &a->view, err);
@@ -210,11 +218,10 @@ static int write_data(struct guest *g, struct err *err)
 	for (u64 off = 0; !rc && off < a->data_bytes; off += sizeof(zeros))
 		rc = vm_view_write(a->view, off, zeros,
 				   MIN(sizeof(zeros), (size_t)(a->data_bytes - off)));
-	if (getrandom(&a->session, sizeof(a->session), 0) != (ssize_t)sizeof(a->session))
-		a->session = guest_now_ns();
-	h.session = a->session;
+	if (getrandom(&h->session, sizeof(h->session), 0) != (ssize_t)sizeof(h->session))
+		h->session = guest_now_ns();
 	if (!rc)
-		rc = vm_view_write(a->view, 0, &h, sizeof(h));
+		rc = vm_view_write(a->view, 0, h, sizeof(*h));
 	if (rc)
 		return err_set(err, rc, ERR_VMM_GONE, a->data, "cannot write the agent's memory");
 	return 0;
@@ -254,6 +261,8 @@ static int load_through(struct gate *gate, struct guest *g, struct err *err)
 		rc = borrow(gate, g, JOURNAL_AGENT_DATA, a->data_bytes, &a->data, err);
 	if (!rc)
 		rc = check_pages(g, a->text, a->text_bytes, false, err);
+	a->header.text = a->text;
+	a->header.data = a->data;
 	if (!rc)
 		rc = write_data(g, err);
 	if (!rc)
@@ -355,8 +364,9 @@ int agent_load(struct guest *g, struct err *err)
 
 	if (g->agent.loaded)
 		return 0;
-	layout(g);
-	rc = gate_open(g, &gate, err);
+	rc = layout(g, err);
+	if (!rc)
+		rc = gate_open(g, &gate, err);
 	if (rc)
 		return rc;
 	rc = load_through(gate, g, err);

@@ -3,6 +3,7 @@
 #ifndef PATCHER_GUEST_PRIV_H
 #define PATCHER_GUEST_PRIV_H
 
+#include "guest-agent/agent_abi.h"
 #include "patcher/guest.h"
 #include "patcher/insn_x86.h"
 #include "patcher/journal.h"
@@ -26,10 +27,8 @@ struct guest_agent {
 	bool loaded;
 	u64 text, text_bytes;
 	u64 data, data_bytes;
-	u64 session;
-	u32 nr_cpus;
-	u32 ring_slots;
-	u64 tracer; /* what ftrace_call calls now: offset in text */
+	struct agent_header header; /* as we wrote it: the guest's copy is not believed */
+	u32 tracer; /* what ftrace_call calls now: offset in text */
 	struct vm_view *view; /* of data */
 };
 

@@ -39,7 +39,7 @@ static size_t choose(struct guest *g, const char *glob, u32 *site)
 static void totals(struct guest *g, u64 *reserved, u64 *lost)
 {
 	*reserved = *lost = 0;
-	for (u32 cpu = 0; cpu < g->agent.nr_cpus; cpu++) {
+	for (u32 cpu = 0; cpu < g->agent.header.nr_cpus; cpu++) {
 		struct agent_cpu c;
 
 		if (vm_view_read(g->agent.view, AGENT_CPU_OFF + (u64)cpu * AGENT_CPU_BYTES, &c,

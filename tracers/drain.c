@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Rings into one ordered stream. See drain.h. */
+#include "tracers/drain.h"
+
+#include "tracers/comms.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define QUEUE_TOTAL 65536u /* records held over all CPUs, about 3.5 MiB */
+#define QUEUE_MIN   512u
+#define QUEUE_MAX   16384u
+#define TSC_BITS    48
+#define POLL_NS     (2 * NSEC_PER_MSEC)
+
+/* One CPU's records that are not handed on yet, and the task it named last. */
+struct queue {
+	struct ring_reader reader;
+	struct ring_record *rec;
+	size_t first, n;
+	u32 comm_pid, comm_tgid;
+	char comm[TRACE_COMM_LEN + 1];
+};
+
+struct drain {
+	struct drain_opts opts;
+	u32 n_cpus;
+	size_t cap; /* of each queue */
+	struct queue *queue;
+	u32 *heap; /* CPUs with records, the earliest first */
+	u32 n_heap;
+	u64 newest; /* latest TSC taken so far */
+	u64 watermark; /* latest TSC taken up to the round before: all up to it is here */
+	struct comms *comms; /* pid -> comm, for tasks named on another CPU */
+};
+
+/* TSC values wrap at 48 bits: compare by distance. */
+static s64 tsc_distance(u64 a, u64 b)
+{
+	return (s64)((a - b) << (64 - TSC_BITS)) >> (64 - TSC_BITS);
+}
+
+static u64 head_tsc(const struct queue *q)
+{
+	return q->rec[q->first].tsc;
+}
+
+static bool earlier(const struct drain *d, u32 a, u32 b)
+{
+	return tsc_distance(head_tsc(&d->queue[a]), head_tsc(&d->queue[b])) < 0;
+}
+
+static void sift_down(struct drain *d, u32 at)
+{
+	for (;;) {
+		u32 least = at, left = 2 * at + 1, right = 2 * at + 2, cpu;
+
+		if (left < d->n_heap && earlier(d, d->heap[left], d->heap[least]))
+			least = left;
+		if (right < d->n_heap && earlier(d, d->heap[right], d->heap[least]))
+			least = right;
+		if (least == at)
+			return;
+		cpu = d->heap[at];
+		d->heap[at] = d->heap[least];
+		d->heap[least] = cpu;
+		at = least;
+	}
+}
+
+static void take_comm(struct drain *d, struct queue *q, const struct ring_record *r)
+{
+	q->comm_pid = r->pid;
+	q->comm_tgid = r->tgid;
+	memcpy(q->comm, r->comm, RING_COMM_LEN);
+	q->comm[RING_COMM_LEN] = 0;
+	comms_set(d->comms, r->pid, r->tgid, q->comm);
+}
+
+static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
+{
+	struct queue *q = &d->queue[cpu];
+	struct trace_record t = { .ip = r->ip,
+				  .parent = r->parent,
+				  .pid = r->pid,
+				  .cpu = (u16)cpu,
+				  .ctx = r->ctx,
+				  .type = r->type };
+
+	t.ts_ns = d->opts.clock(d->opts.clock_arg, cpu, r->tsc);
+	if (!r->pid) {
+		memcpy(t.comm, "<idle>", 7); /* as ftrace has it, on every CPU */
+	} else if (r->pid == q->comm_pid && q->comm[0]) {
+		memcpy(t.comm, q->comm, sizeof(t.comm));
+		t.tgid = q->comm_tgid;
+	} else if (!comms_get(d->comms, r->pid, &t.tgid, t.comm)) {
+		memcpy(t.comm, "<...>", 6);
+	}
+	d->opts.record(d->opts.record_arg, &t);
+}
+
+/* COMM records carry no time: they take effect when they come first in their queue. */
+static void take_leading_comms(struct drain *d, struct queue *q)
+{
+	while (q->n && q->rec[q->first].type == RING_COMM) {
+		take_comm(d, q, &q->rec[q->first]);
+		q->first++;
+		q->n--;
+	}
+}
+
+static void merge(struct drain *d, bool all)
+{
+	d->n_heap = 0;
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		take_leading_comms(d, &d->queue[cpu]);
+		if (d->queue[cpu].n)
+			d->heap[d->n_heap++] = cpu;
+	}
+	for (u32 i = d->n_heap / 2; i-- > 0;)
+		sift_down(d, i);
+	while (d->n_heap) {
+		u32 cpu = d->heap[0];
+		struct queue *q = &d->queue[cpu];
+
+		if (!all && tsc_distance(head_tsc(q), d->watermark) > 0)
+			return;
+		hand_on(d, cpu, &q->rec[q->first]);
+		q->first++;
+		q->n--;
+		take_leading_comms(d, q);
+		if (!q->n)
+			d->heap[0] = d->heap[--d->n_heap];
+		sift_down(d, 0);
+	}
+}
+
+static int read_failed(int rc, u32 cpu, struct err *err)
+{
+	if (rc == -EUCLEAN)
+		return err_set(err, rc, ERR_GUEST_MEMORY, 0,
+			       "the ring of CPU %u in the guest makes no sense", cpu);
+	return err_set(err, rc, ERR_VMM_GONE, 0, "cannot read the ring of CPU %u in the guest",
+		       cpu);
+}
+
+static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, struct err *err)
+{
+	struct queue *q = &d->queue[cpu];
+	size_t room, n;
+	int rc;
+
+	if (q->first) {
+		memmove(q->rec, q->rec + q->first, q->n * sizeof(*q->rec));
+		q->first = 0;
+	}
+	room = d->cap - q->n;
+	rc = ring_drain(&q->reader, q->rec + q->n, room, now_ns, flags, &n);
+	for (size_t i = q->n; i < q->n + n; i++) {
+		if (q->rec[i].type != RING_COMM && tsc_distance(q->rec[i].tsc, d->newest) > 0)
+			d->newest = q->rec[i].tsc;
+	}
+	q->n += n;
+	*n_ret = n;
+	return rc ? read_failed(rc, cpu, err) : 0;
+}
+
+static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool *more_ret,
+		    struct err *err)
+{
+	size_t n, total = 0;
+	int rc = 0;
+
+	*more_ret = false;
+	for (u32 cpu = 0; !rc && cpu < d->n_cpus; cpu++) {
+		size_t room = d->cap - d->queue[cpu].n;
+
+		rc = fill(d, cpu, now_ns, flags, &n, err);
+		total += n;
+		*more_ret |= n == room && room;
+	}
+	*n_ret = total;
+	return rc;
+}
+
+int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *more_ret, struct err *err)
+{
+	int rc = round_of(d, now_ns, 0, n_ret, more_ret, err);
+
+	merge(d, !*n_ret); /* nothing new anywhere: what is held is complete */
+	d->watermark = d->newest;
+	return rc;
+}
+
+static u64 monotonic_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+static bool pending(struct drain *d)
+{
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		u64 n;
+
+		if (!ring_pending(&d->queue[cpu].reader, &n) && n)
+			return true;
+	}
+	return false;
+}
+
+int drain_finish(struct drain *d, u64 wait_ns, struct err *err)
+{
+	u64 deadline = monotonic_ns() + wait_ns;
+	size_t n;
+	bool more;
+	int rc;
+
+	do {
+		struct timespec ts = { 0, POLL_NS };
+
+		rc = drain_round(d, monotonic_ns(), &n, &more, err);
+		if (rc)
+			break;
+		if (!n && pending(d))
+			nanosleep(&ts, NULL);
+	} while (pending(d) && (n || monotonic_ns() < deadline));
+	while (!rc) {
+		rc = round_of(d, monotonic_ns(), RING_FINAL, &n, &more, err);
+		if (!rc && !n)
+			break;
+		merge(d, false);
+		d->watermark = d->newest;
+	}
+	merge(d, true);
+	return rc;
+}
+
+void drain_losses(const struct drain *d, struct drain_losses *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		const struct ring_stats *s = &d->queue[cpu].reader.stats;
+
+		ret->refused += s->refused;
+		ret->overwritten += s->overwritten;
+		ret->torn += s->torn;
+		ret->stalled_ns = MAX(ret->stalled_ns, s->stalled_ns);
+	}
+}
+
+int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *err)
+{
+	struct drain *d = calloc(1, sizeof(*d));
+	int rc = 0;
+
+	if (!d)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to drain rings");
+	d->opts = *opts;
+	d->n_cpus = opts->header.nr_cpus;
+	d->cap = MIN(MAX(QUEUE_TOTAL / MAX(d->n_cpus, 1u), QUEUE_MIN), QUEUE_MAX);
+	d->queue = calloc(d->n_cpus, sizeof(*d->queue));
+	d->heap = calloc(d->n_cpus, sizeof(*d->heap));
+	d->comms = comms_create();
+	if (!d->queue || !d->heap || !d->comms)
+		rc = -ENOMEM;
+	for (u32 cpu = 0; !rc && cpu < d->n_cpus; cpu++) {
+		d->queue[cpu].rec = calloc(d->cap, sizeof(*d->queue[cpu].rec));
+		rc = d->queue[cpu].rec ? ring_reader_init(&d->queue[cpu].reader, &opts->io,
+							  &opts->header, cpu)
+				       : -ENOMEM;
+		if (rc && rc != -ENOMEM) {
+			drain_destroy(d);
+			return read_failed(rc, cpu, err);
+		}
+	}
+	if (rc) {
+		drain_destroy(d);
+		return err_set(err, rc, ERR_NO_MEMORY, 0, "no memory to drain %u rings",
+			       opts->header.nr_cpus);
+	}
+	*ret = d;
+	return 0;
+}
+
+void drain_destroy(struct drain *d)
+{
+	if (!d)
+		return;
+	for (u32 cpu = 0; d->queue && cpu < d->n_cpus; cpu++)
+		free(d->queue[cpu].rec);
+	free(d->queue);
+	free(d->heap);
+	comms_destroy(d->comms);
+	free(d);
+}
