@@ -143,11 +143,12 @@ static int check_booted(struct guest *g, struct err *err)
 
 static int find_kernel(struct guest *g, struct err *err)
 {
-	struct sym_mem mem = { mem_read, mem_read_phys, mem_next_populated, g->vm };
 	struct kernel_location loc;
+	struct sym_mem mem;
 	u64 start = guest_now_ns();
 	int rc;
 
+	guest_mem(g, &mem);
 	rc = kernel_locate(&mem, confirm, g->vm, &loc, err);
 	if (rc == -ENOENT && in_firmware(g->vm))
 		return err_set(
@@ -488,6 +489,11 @@ struct vm *guest_vm(struct guest *g)
 struct kernel *guest_kernel(struct guest *g)
 {
 	return g->k;
+}
+
+void guest_mem(struct guest *g, struct sym_mem *ret)
+{
+	*ret = (struct sym_mem){ mem_read, mem_read_phys, mem_next_populated, g->vm };
 }
 
 void guest_lock(struct guest *g)

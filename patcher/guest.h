@@ -78,6 +78,9 @@ must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
 struct vm *guest_vm(struct guest *g);
 struct kernel *guest_kernel(struct guest *g);
 
+/** guest_mem - the guest's memory as parsers of symbols/ read it; valid until guest_detach() */
+void guest_mem(struct guest *g, struct sym_mem *ret);
+
 /**
  * guest_find_task - is there a task with this pid in the guest now?
  * @comm_ret: its name, 17 bytes; @tgid_ret: its process

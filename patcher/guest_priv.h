@@ -50,6 +50,7 @@ struct guest {
 	u32 armed_txn;
 	double site_ns; /* cost of a site in a window, as measured; sizes the batches */
 	struct guest_agent agent;
+	bool claimed; /* a trace uses the agent */
 	struct guest_restore last_restore;
 	u64 find_ns, lend_ns;
 };

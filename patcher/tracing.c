@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The agent as tracers use it. See tracing.h. */
+#include "patcher/tracing.h"
+
+#include "patcher/agent.h"
+#include "patcher/ftrace.h"
+#include "patcher/guest_priv.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define HEADER(member) offsetof(struct agent_header, member)
+
+int tracing_claim(struct guest *g, struct err *err)
+{
+	if (g->claimed)
+		return err_set(err, -EBUSY, ERR_TRACE_LIMIT, 0, "%s has a trace already",
+			       g->target);
+	g->claimed = true;
+	return 0;
+}
+
+void tracing_release(struct guest *g)
+{
+	g->claimed = false;
+}
+
+static int set_u32(struct guest *g, size_t off, u32 v, struct err *err)
+{
+	return agent_write_header(g, off, &v, sizeof(v), err);
+}
+
+int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	u32 pids[AGENT_MAX_PIDS] = { 0 };
+	int rc;
+
+	if (opts->n_pids > AGENT_MAX_PIDS)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d pids, not %zu",
+			       AGENT_MAX_PIDS, opts->n_pids);
+	rc = agent_load(g, err);
+	if (rc)
+		return rc;
+	g->agent.header.mode = opts->overwrite ? AGENT_MODE_OVERWRITE : AGENT_MODE_DISCARD;
+	if (opts->n_pids)
+		memcpy(pids, opts->pids, opts->n_pids * sizeof(*pids));
+	rc = set_u32(g, HEADER(enabled), 0, err);
+	if (!rc)
+		rc = set_u32(g, HEADER(mode), g->agent.header.mode, err);
+	if (!rc)
+		rc = agent_write_header(g, HEADER(pids), pids, sizeof(pids), err);
+	if (!rc)
+		rc = set_u32(g, HEADER(n_pids), (u32)opts->n_pids, err);
+	/* every task is named anew, so that a reader who starts here knows it */
+	for (u32 cpu = 0; !rc && cpu < g->agent.header.nr_cpus; cpu++)
+		rc = set_u32(g,
+			     AGENT_CPU_OFF + (size_t)cpu * AGENT_CPU_BYTES +
+				     offsetof(struct agent_cpu, last_pid),
+			     ~0u, err);
+	return rc ? rc : ftrace_update_ftrace_func(g, agent_blob_get()->function_trace_call, err);
+}
+
+int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
+		struct err *err)
+{
+	struct ftrace_counts counts;
+	struct err undo = { 0 };
+	int rc;
+
+	rc = ftrace_make_call(g, site, n, &counts, err);
+	if (rc)
+		return rc;
+	ret->n_armed = counts.n_armed;
+	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
+	rc = set_u32(g, HEADER(enabled), 1, err);
+	if (rc && ftrace_make_nop(g, NULL, &undo))
+		err_wrap(err, "could not be undone now, the journal keeps it (%.60s)", undo.msg);
+	return rc;
+}
+
+int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)
+{
+	int rc = set_u32(g, HEADER(enabled), 0, err);
+
+	if (!rc)
+		rc = ftrace_make_nop(g, ret, err);
+	if (!rc)
+		g->last_restore = *ret;
+	return rc;
+}
+
+static int ring_read(void *arg, u64 off, void *buf, size_t len)
+{
+	return vm_view_read(arg, off, buf, len);
+}
+
+static int ring_write(void *arg, u64 off, const void *buf, size_t len)
+{
+	return vm_view_write(arg, off, buf, len);
+}
+
+void tracing_rings(struct guest *g, struct agent_header *header_ret,
+		   int (**read_ret)(void *arg, u64 off, void *buf, size_t len),
+		   int (**write_ret)(void *arg, u64 off, const void *buf, size_t len),
+		   void **arg_ret)
+{
+	*header_ret = g->agent.header;
+	*read_ret = ring_read;
+	*write_ret = ring_write;
+	*arg_ret = g->agent.view;
+}
+
+u64 tracing_lost_nocpu(struct guest *g)
+{
+	u64 n = 0;
+
+	if (vm_view_read(g->agent.view, HEADER(lost_nocpu), &n, sizeof(n)))
+		return 0;
+	return n;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a tracer needs of an attached guest: the agent switched on and off, sites armed, rings. All
+ * with the guest lock held unless said otherwise. Must not know tracers.
+ */
+#ifndef PATCHER_TRACING_H
+#define PATCHER_TRACING_H
+
+#include "guest-agent/agent_abi.h"
+#include "patcher/guest.h"
+
+struct tracing_opts {
+	bool overwrite;
+	const u32 *pids; /* at most AGENT_MAX_PIDS */
+	size_t n_pids;
+};
+
+struct tracing_counts {
+	size_t n_armed;
+	size_t n_skipped; /* in use by the guest by now, or gone with their module */
+};
+
+/** tracing_claim - one trace at a time a guest; -EBUSY (trace.limit). Undo: tracing_release(). */
+must_check int tracing_claim(struct guest *g, struct err *err);
+void tracing_release(struct guest *g);
+
+/**
+ * tracing_prepare - agent in the guest, its tracer chosen, filters set; switched off, nothing armed
+ *
+ * Return: what agent_load() and ftrace_update_ftrace_func() return. Undo: guest_detach().
+ */
+must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err);
+
+/** tracing_arm - arm sites, then switch the agent on. On failure nothing stays armed. */
+must_check int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
+			   struct err *err);
+
+/** tracing_disarm - switch the agent off, then put every site back */
+must_check int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err);
+
+/**
+ * tracing_rings - how to read the agent's data, and the header as the host wrote it
+ *
+ * The functions may be called without the guest lock until guest_detach().
+ */
+void tracing_rings(struct guest *g, struct agent_header *header_ret,
+		   int (**read_ret)(void *arg, u64 off, void *buf, size_t len),
+		   int (**write_ret)(void *arg, u64 off, const void *buf, size_t len),
+		   void **arg_ret);
+
+/** tracing_lost_nocpu - records of CPUs that appeared after the agent was loaded. No lock needed. */
+u64 tracing_lost_nocpu(struct guest *g);
+
+#endif

@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A trace: from the choice of functions to records in the store. See trace.h. */
+#define LOG_PREFIX "trace"
+#include "tracers/trace.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "guest-agent/agent_abi.h"
+#include "patcher/tracing.h"
+#include "tracers/clock.h"
+#include "tracers/drain.h"
+#include "tracers/filter.h"
+#include "tracers/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define BATCH          256u
+#define POLL_MIN_NS    500000ull
+#define POLL_MAX_NS    (10 * NSEC_PER_MSEC)
+#define CLOCK_EVERY_NS (5 * NSEC_PER_SEC)
+#define FINISH_WAIT_NS (500 * NSEC_PER_MSEC)
+#define BUFFER_RECORDS 262144u
+
+struct trace {
+	struct guest *g;
+	const char *tracer;
+	struct sym_mem mem;
+	struct trace_clock clock;
+	struct drain *drain;
+	struct store *store;
+	struct trace_record batch[BATCH];
+	size_t n_batch;
+	pthread_t thread;
+	bool thread_runs;
+	bool armed;
+	u64 lost_nocpu; /* when we began */
+
+	pthread_mutex_t lock; /* all below */
+	pthread_cond_t wake;
+	bool stop;
+	struct trace_info info;
+	void (*notify)(void *arg);
+	void *notify_arg;
+};
+
+static u64 clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+static void notify(struct trace *t)
+{
+	pthread_mutex_lock(&t->lock);
+	if (t->notify)
+		t->notify(t->notify_arg);
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void flush_batch(struct trace *t)
+{
+	if (t->n_batch)
+		store_append(t->store, t->batch, t->n_batch);
+	t->n_batch = 0;
+}
+
+static void take_record(void *arg, const struct trace_record *r)
+{
+	struct trace *t = arg;
+
+	t->batch[t->n_batch++] = *r;
+	if (t->n_batch == BATCH)
+		flush_batch(t);
+}
+
+static u64 record_clock(void *arg, u32 cpu, u64 tsc48)
+{
+	struct trace *t = arg;
+
+	return trace_clock_record_ns(&t->clock, cpu, tsc48);
+}
+
+static void update_losses(struct trace *t)
+{
+	struct drain_losses l;
+	u64 nocpu = tracing_lost_nocpu(t->g) - t->lost_nocpu;
+
+	drain_losses(t->drain, &l);
+	pthread_mutex_lock(&t->lock);
+	t->info.lost_ring = l.refused + l.overwritten + nocpu;
+	t->info.lost_torn = l.torn;
+	t->info.n_lost = t->info.lost_ring + t->info.lost_torn;
+	pthread_mutex_unlock(&t->lock);
+}
+
+static void failed(struct trace *t, const struct err *err)
+{
+	log_error("%s", err->msg);
+	pthread_mutex_lock(&t->lock);
+	t->info.state = TRACE_FAILED;
+	t->info.error = *err;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* false when it is time to end */
+static bool pause_for(struct trace *t, u64 ns)
+{
+	struct timespec until;
+	bool stop;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)ns;
+	until.tv_sec += until.tv_nsec / (long)NSEC_PER_SEC;
+	until.tv_nsec %= (long)NSEC_PER_SEC;
+	pthread_mutex_lock(&t->lock);
+	while (!t->stop && ns && pthread_cond_timedwait(&t->wake, &t->lock, &until) != ETIMEDOUT)
+		;
+	stop = t->stop;
+	pthread_mutex_unlock(&t->lock);
+	return !stop;
+}
+
+static void refresh_clock(struct trace *t, u64 now, u64 *last)
+{
+	struct err err = { 0 };
+
+	if (now - *last < CLOCK_EVERY_NS)
+		return;
+	*last = now;
+	guest_lock(t->g);
+	if (trace_clock_refresh(guest_kernel(t->g), &t->mem, &t->clock, &err))
+		log_warn("the guest's clock could not be read again: %s", err.msg);
+	guest_unlock(t->g);
+}
+
+static void *drain_thread(void *arg)
+{
+	struct trace *t = arg;
+	u64 poll = POLL_MIN_NS, clock_read = clock_ns(CLOCK_MONOTONIC);
+	struct err err = { 0 };
+	bool more = false;
+	size_t n;
+
+	while (pause_for(t, more ? 0 : poll)) {
+		u64 now = clock_ns(CLOCK_MONOTONIC);
+
+		if (drain_round(t->drain, now, &n, &more, &err)) {
+			flush_batch(t);
+			failed(t, &err);
+			notify(t);
+			return NULL;
+		}
+		flush_batch(t);
+		update_losses(t);
+		refresh_clock(t, now, &clock_read);
+		if (n)
+			notify(t);
+		poll = n ? POLL_MIN_NS : MIN(poll * 2, POLL_MAX_NS);
+	}
+	return NULL;
+}
+
+static int check_pids(struct guest *g, const struct trace_opts *opts, struct err *err)
+{
+	if (opts->n_pids > AGENT_MAX_PIDS)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d pids, not %zu",
+			       AGENT_MAX_PIDS, opts->n_pids);
+	for (size_t i = 0; i < opts->n_pids; i++) {
+		char comm[TRACE_COMM_LEN + 1];
+		u32 tgid;
+		int rc = guest_find_task(g, opts->pids[i], comm, &tgid, err);
+
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Which call sites. Guest lock held. */
+static int choose(struct trace *t, const struct trace_opts *opts, u32 **site_ret, size_t *n_ret,
+		  struct err *err)
+{
+	struct kernel *k = guest_kernel(t->g);
+	size_t n = kernel_site_count(k), chosen = 0;
+	_cleanup_free_ bool *on = calloc(n + 1, sizeof(*on));
+	_cleanup_free_ u32 *site = calloc(n + 1, sizeof(*site));
+	struct filter_counts counts;
+	int rc;
+
+	if (!on || !site)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions", n);
+	rc = filter_select(k, opts, on, &counts, err);
+	if (rc)
+		return rc;
+	for (u32 i = 0; i < n; i++) {
+		if (on[i])
+			site[chosen++] = i;
+	}
+	t->info.n_skipped = counts.n_in_use + counts.n_disabled + counts.n_denied;
+	*site_ret = no_cleanup_ptr(site);
+	*n_ret = chosen;
+	return 0;
+}
+
+static int start_drain(struct trace *t, struct err *err)
+{
+	struct drain_opts d = {
+		.clock = record_clock,
+		.clock_arg = t,
+		.record = take_record,
+		.record_arg = t,
+	};
+	int rc;
+
+	tracing_rings(t->g, &d.header, &d.io.read, &d.io.write, &d.io.arg);
+	rc = drain_create(&d, &t->drain, err);
+	if (rc)
+		return rc;
+	t->lost_nocpu = tracing_lost_nocpu(t->g);
+	if (pthread_create(&t->thread, NULL, drain_thread, t))
+		return err_set(err, -EAGAIN, ERR_NO_MEMORY, 0,
+			       "cannot start a thread to drain rings");
+	t->thread_runs = true;
+	return 0;
+}
+
+/* Guest lock held. */
+static int start_locked(struct trace *t, const struct trace_opts *opts, struct err *err)
+{
+	struct tracing_opts to = { .overwrite = opts->overwrite,
+				   .pids = opts->pids,
+				   .n_pids = opts->n_pids };
+	_cleanup_free_ u32 *site = NULL;
+	struct tracing_counts counts;
+	size_t n;
+	int rc;
+
+	rc = check_pids(t->g, opts, err);
+	if (!rc)
+		rc = choose(t, opts, &site, &n, err);
+	if (!rc)
+		rc = trace_clock_init(guest_kernel(t->g), &t->mem, &t->clock, err);
+	if (!rc)
+		rc = tracing_prepare(t->g, &to, err);
+	if (!rc)
+		rc = start_drain(t, err);
+	if (!rc)
+		rc = tracing_arm(t->g, site, n, &counts, err);
+	if (rc)
+		return rc;
+	t->armed = true;
+	t->info.n_functions = counts.n_armed;
+	t->info.n_skipped += counts.n_skipped;
+	return 0;
+}
+
+static void end_thread(struct trace *t)
+{
+	if (!t->thread_runs)
+		return;
+	pthread_mutex_lock(&t->lock);
+	t->stop = true;
+	pthread_cond_signal(&t->wake);
+	pthread_mutex_unlock(&t->lock);
+	pthread_join(t->thread, NULL);
+	t->thread_runs = false;
+}
+
+static void trace_free(struct trace *t)
+{
+	end_thread(t);
+	drain_destroy(t->drain);
+	trace_clock_deinit(&t->clock);
+	store_destroy(t->store);
+	pthread_cond_destroy(&t->wake);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+static struct trace *trace_new(struct guest *g, u32 buffer_records)
+{
+	struct trace *t = calloc(1, sizeof(*t));
+	pthread_condattr_t attr;
+
+	if (!t)
+		return NULL;
+	t->g = g;
+	t->tracer = "function";
+	guest_mem(g, &t->mem);
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&t->wake, &attr);
+	pthread_condattr_destroy(&attr);
+	t->info.tracer = t->tracer;
+	t->info.started_ns = clock_ns(CLOCK_REALTIME);
+	t->store = store_create(buffer_records ? buffer_records : BUFFER_RECORDS);
+	if (!t->store) {
+		trace_free(t);
+		return NULL;
+	}
+	return t;
+}
+
+int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret, struct err *err)
+{
+	struct trace *t;
+	int rc;
+
+	if (strcmp(opts->tracer, "function"))
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "there is no tracer '%.40s'",
+			       opts->tracer);
+	t = trace_new(g, opts->buffer_records);
+	if (!t)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
+	guest_lock(g);
+	rc = tracing_claim(g, err);
+	if (!rc) {
+		rc = start_locked(t, opts, err);
+		if (rc)
+			tracing_release(g);
+	}
+	guest_unlock(g);
+	if (rc) {
+		trace_free(t);
+		return rc;
+	}
+	*ret = t;
+	return 0;
+}
+
+int trace_stop(struct trace *t, struct err *err)
+{
+	struct guest_restore restore = { 0 };
+	struct err drain_err = { 0 };
+	int rc;
+
+	if (!t->armed)
+		return 0;
+	guest_lock(t->g);
+	rc = tracing_disarm(t->g, &restore, err);
+	guest_unlock(t->g);
+	if (rc) /* still armed, or partly: the guest stays claimed, try again */
+		return rc;
+	end_thread(t);
+	if (t->info.state != TRACE_FAILED && drain_finish(t->drain, FINISH_WAIT_NS, &drain_err))
+		failed(t, &drain_err);
+	flush_batch(t);
+	update_losses(t);
+	guest_lock(t->g);
+	tracing_release(t->g);
+	guest_unlock(t->g);
+	t->armed = false;
+	pthread_mutex_lock(&t->lock);
+	if (t->info.state == TRACE_RUNNING)
+		t->info.state = TRACE_STOPPED;
+	t->info.stopped_ns = clock_ns(CLOCK_REALTIME);
+	t->info.restore = restore;
+	pthread_mutex_unlock(&t->lock);
+	notify(t);
+	return 0;
+}
+
+void trace_destroy(struct trace *t)
+{
+	struct err err = { 0 };
+
+	if (!t)
+		return;
+	if (trace_stop(t, &err))
+		log_error("a trace could not be stopped, the journal keeps what is left: %s",
+			  err.msg);
+	trace_free(t);
+}
+
+void trace_get_info(struct trace *t, struct trace_info *ret)
+{
+	struct store_info s;
+
+	pthread_mutex_lock(&t->lock);
+	*ret = t->info;
+	pthread_mutex_unlock(&t->lock);
+	store_info(t->store, &s);
+	ret->n_records = s.newest_seq;
+	ret->oldest_seq = s.oldest_seq;
+}
+
+int trace_read(struct trace *t, u64 after, struct trace_record *buf, size_t max, size_t *n_ret,
+	       u64 *oldest_ret, struct err *err)
+{
+	return store_read(t->store, after, buf, max, n_ret, oldest_ret, err);
+}
+
+void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&t->lock);
+	t->notify = fn;
+	t->notify_arg = arg;
+	pthread_mutex_unlock(&t->lock);
+}
+
+bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	if (!kernel_sym_at(guest_kernel(t->g), addr, ret))
+		return false;
+	*off_ret = addr - ret->addr;
+	return true;
+}
+
+struct guest *trace_guest(struct trace *t)
+{
+	return t->g;
+}
