@@ -23,11 +23,9 @@
 #define POLL_MAX_NS    (10 * NSEC_PER_MSEC)
 #define CLOCK_EVERY_NS (5 * NSEC_PER_SEC)
 #define FINISH_WAIT_NS (500 * NSEC_PER_MSEC)
-#define BUFFER_RECORDS 262144u
 
 struct trace {
 	struct guest *g;
-	const char *tracer;
 	struct sym_mem mem;
 	struct trace_clock clock;
 	struct drain *drain;
@@ -187,24 +185,25 @@ static int choose(struct trace *t, const struct trace_opts *opts, u32 **site_ret
 		  struct err *err)
 {
 	struct kernel *k = guest_kernel(t->g);
-	size_t n = kernel_site_count(k), chosen = 0;
-	_cleanup_free_ bool *on = calloc(n + 1, sizeof(*on));
-	_cleanup_free_ u32 *site = calloc(n + 1, sizeof(*site));
+	struct filter_input in = { kernel_sites(k), kernel_site_count(k), kernel_version(k) };
+	_cleanup_free_ u64 *on = calloc(FILTER_BITMAP_WORDS(in.n) + 1, sizeof(*on));
+	_cleanup_free_ u32 *site = calloc(in.n + 1, sizeof(*site));
 	struct filter_counts counts;
+	size_t n = 0;
 	int rc;
 
 	if (!on || !site)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions", n);
-	rc = filter_select(k, opts, on, &counts, err);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions", in.n);
+	rc = filter_select(&in, opts, on, &counts, err);
 	if (rc)
 		return rc;
-	for (u32 i = 0; i < n; i++) {
-		if (on[i])
-			site[chosen++] = i;
+	for (u32 i = 0; i < in.n; i++) {
+		if (filter_bit(on, i))
+			site[n++] = i;
 	}
 	t->info.n_skipped = counts.n_in_use + counts.n_disabled + counts.n_denied;
 	*site_ret = no_cleanup_ptr(site);
-	*n_ret = chosen;
+	*n_ret = n;
 	return 0;
 }
 
@@ -283,29 +282,34 @@ static void trace_free(struct trace *t)
 	free(t);
 }
 
-static struct trace *trace_new(struct guest *g, u32 buffer_records)
+static int trace_new(struct guest *g, const struct trace_opts *opts, struct trace **ret, struct err *err)
 {
-	struct trace *t = calloc(1, sizeof(*t));
+	struct trace *t;
 	pthread_condattr_t attr;
+	int rc;
 
+	if (strcmp(opts->tracer, "function"))
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "there is no tracer '%.40s'",
+			       opts->tracer);
+	t = calloc(1, sizeof(*t));
 	if (!t)
-		return NULL;
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
 	t->g = g;
-	t->tracer = "function";
 	guest_mem(g, &t->mem);
 	pthread_mutex_init(&t->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&t->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	t->info.tracer = t->tracer;
+	t->info.tracer = "function";
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
-	t->store = store_create(buffer_records ? buffer_records : BUFFER_RECORDS);
-	if (!t->store) {
+	rc = store_create(opts->buffer_records, &t->store, err);
+	if (rc) {
 		trace_free(t);
-		return NULL;
+		return rc;
 	}
-	return t;
+	*ret = t;
+	return 0;
 }
 
 int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret, struct err *err)
@@ -313,12 +317,9 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	struct trace *t;
 	int rc;
 
-	if (strcmp(opts->tracer, "function"))
-		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "there is no tracer '%.40s'",
-			       opts->tracer);
-	t = trace_new(g, opts->buffer_records);
-	if (!t)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
+	rc = trace_new(g, opts, &t, err);
+	if (rc)
+		return rc;
 	guest_lock(g);
 	rc = tracing_claim(g, err);
 	if (!rc) {
