@@ -15,13 +15,15 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 /*
- * How many writes may be unanswered. QEMU's main loop blocks when its answers find no room, so they
- * must fit the socket's buffer whatever we do: 512 answers of "+$OK#9a" are 3.5 KiB.
+ * How many writes may be unanswered: enough that QEMU never waits for us. What is under way fits a
+ * socket's default buffer, and answers are taken whenever sending would block.
  */
-#define MAX_IN_FLIGHT 512
+#define MAX_IN_FLIGHT 2048
+#define GATHER_NS     200000 /* between looks at the answers of a pipeline */
 #define OUT_ROOM      128 /* more than a packet of ours takes */
 
 static const char hex_digits[] = "0123456789abcdef";
@@ -194,32 +196,39 @@ static bool queue(struct gdb_conn *c, const char *payload, size_t len)
 	return n > 0;
 }
 
-static int flush(struct gdb_conn *c, u64 deadline)
+/* What the socket takes at once. 0; -EAGAIN some is left; -ESRCH. */
+static int send_some(struct gdb_conn *c)
 {
 	while (c->out_pos < c->out_len) {
 		ssize_t n = send(c->fd, c->out + c->out_pos, c->out_len - c->out_pos,
 				 MSG_NOSIGNAL | MSG_DONTWAIT);
-		int rc;
 
-		if (n > 0) {
+		if (n > 0)
 			c->out_pos += (size_t)n;
-			continue;
-		}
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n == 0 || errno != EAGAIN)
+		else if (n == 0 || (errno != EAGAIN && errno != EINTR))
 			return -ESRCH;
-		rc = wait_for(c->fd, POLLOUT, deadline);
-		if (rc < 0)
-			return rc;
+		else if (errno == EAGAIN)
+			return -EAGAIN;
 	}
 	c->out_pos = 0;
 	c->out_len = 0;
 	return 0;
 }
 
-/* The next answer into @c->dec.payload. Stop replies come unasked and answer nothing here. */
-static int next_answer(struct gdb_conn *c, u64 deadline)
+static int flush(struct gdb_conn *c, u64 deadline)
+{
+	int rc;
+
+	while ((rc = send_some(c)) == -EAGAIN) {
+		rc = wait_for(c->fd, POLLOUT, deadline);
+		if (rc < 0)
+			return rc;
+	}
+	return rc;
+}
+
+/* A packet that is here, into @c->dec.payload. 0; -EAGAIN there is none yet; -ESRCH; -EPROTO. */
+static int take_answer(struct gdb_conn *c)
 {
 	for (;;) {
 		size_t used = 0;
@@ -229,23 +238,35 @@ static int next_answer(struct gdb_conn *c, u64 deadline)
 		c->in_pos += used;
 		if (rc < 0)
 			return rc;
-		if (rc == 1 && !gdb_is_stop_reply(c->dec.payload)) {
+		/* stop replies come unasked and answer nothing here */
+		if (rc == 1 && gdb_is_stop_reply(c->dec.payload))
+			continue;
+		if (rc == 1) {
 			c->pending -= c->pending > 0;
 			return 0;
 		}
-		if (rc == 1)
-			continue;
-		rc = wait_for(c->fd, POLLIN, deadline);
-		if (rc < 0)
-			return rc;
 		n = recv(c->fd, c->in, sizeof(c->in), MSG_DONTWAIT);
-		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		if (n < 0 && errno == EINTR)
 			continue;
+		if (n < 0 && errno == EAGAIN)
+			return -EAGAIN;
 		if (n <= 0)
 			return -ESRCH;
 		c->in_pos = 0;
 		c->in_len = (size_t)n;
 	}
+}
+
+static int next_answer(struct gdb_conn *c, u64 deadline)
+{
+	int rc;
+
+	while ((rc = take_answer(c)) == -EAGAIN) {
+		rc = wait_for(c->fd, POLLIN, deadline);
+		if (rc < 0)
+			return rc;
+	}
+	return rc;
 }
 
 int gdb_request(struct gdb_conn *c, const char *payload, u64 deadline_ns)
@@ -310,36 +331,57 @@ static size_t write_payload(char *out, const struct vm_phys_text *t)
 	return n;
 }
 
+/*
+ * Nothing could be sent nor taken. poll() would wake us for each small answer, which costs QEMU more
+ * than the write that it answers: sleep while they gather.
+ */
+static int wait_pipeline(const struct gdb_conn *c, u64 deadline)
+{
+	struct timespec pause = { 0, GATHER_NS };
+
+	if (vm_now_ns() >= deadline)
+		return -ETIMEDOUT;
+	if (c->out_pos < c->out_len)
+		return wait_for(c->fd, POLLIN | POLLOUT, deadline);
+	nanosleep(&pause, NULL);
+	return 0;
+}
+
 int gdb_write_phys(struct gdb_conn *c, const struct vm_phys_text *text, size_t n, size_t *bad_ret,
 		   u64 deadline_ns)
 {
-	size_t sent = 0;
+	size_t queued = 0;
 	size_t answered = 0;
 	int result = 0;
 
 	while (answered < n) {
-		size_t stop;
+		size_t before = answered;
 		int rc;
 
-		while (sent < n && sent - answered < MAX_IN_FLIGHT &&
+		while (queued < n && queued - answered < MAX_IN_FLIGHT &&
 		       sizeof(c->out) - c->out_len >= 2 * OUT_ROOM) {
 			char payload[OUT_ROOM / 2];
 
-			queue(c, payload, write_payload(payload, &text[sent]));
-			sent++;
+			queue(c, payload, write_payload(payload, &text[queued]));
+			queued++;
 		}
-		rc = flush(c, deadline_ns);
-		/* leave half of them under way, so that QEMU always has more to do */
-		stop = sent == n ? n : answered + (sent - answered + 1) / 2;
-		for (; rc == 0 && answered < stop; answered++) {
-			rc = next_answer(c, deadline_ns);
-			if (rc == 0 && result == 0 && strcmp(c->dec.payload, "OK") != 0) {
+		rc = send_some(c);
+		if (rc == -ESRCH)
+			return rc;
+		while (answered < queued && (rc = take_answer(c)) == 0) {
+			if (result == 0 && strcmp(c->dec.payload, "OK") != 0) {
 				*bad_ret = answered;
 				result = -EPERM;
 			}
+			answered++;
 		}
-		if (rc < 0)
+		if (rc < 0 && rc != -EAGAIN)
 			return rc;
+		if (answered < n && answered == before) {
+			rc = wait_pipeline(c, deadline_ns);
+			if (rc < 0)
+				return rc;
+		}
 	}
 	return result;
 }

@@ -168,6 +168,7 @@ _Noreturn void tcg_child_run(int sock, int lock, const char *path)
 	set_signals();
 	setsid();
 	prctl(PR_SET_NAME, "hvf-tcg-window");
+	prctl(PR_SET_TIMERSLACK, 1); /* sleeps of some microseconds, while the guest stands still */
 	memcpy(stub_path, path, MIN(strlen(path), sizeof(stub_path) - 1));
 	gdb.fd = -1;
 	keep_only(sock, lock);

@@ -22,7 +22,7 @@
 #include <sys/uio.h>
 
 /* From here on one process_vm_readv() is cheaper than /proc/PID/mem, which copies twice. */
-#define READV_MIN 16384
+#define READV_MIN 4096
 #define IOV_BATCH 512
 
 void vm_mem_copy(void *dst, const void *src, size_t len)
