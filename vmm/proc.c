@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /proc of a VMM. See proc.h. Formats: proc(5). */
+#include "vmm/proc.h"
+
+#include "base/cleanup.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define MAX_MAPS    65536 /* vm.max_map_count is 65530 by default */
+#define MAX_THREADS 65536
+
+static inline void cleanup_closedirp(DIR **d)
+{
+	if (*d)
+		closedir(*d);
+}
+
+#define _cleanup_closedir_ _cleanup_(cleanup_closedirp)
+
+static int proc_errno(int e)
+{
+	if (e == ENOENT || e == ESRCH)
+		return -ESRCH;
+	return e == EPERM ? -EACCES : -e;
+}
+
+/* A small /proc file as a string; returns its length or a negative errno. */
+static ssize_t read_text(const char *path, char *buf, size_t cap)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	size_t len = 0;
+
+	if (fd < 0)
+		return proc_errno(errno);
+	while (len < cap - 1) {
+		ssize_t n = read(fd, buf + len, cap - 1 - len);
+
+		if (n < 0)
+			return proc_errno(errno);
+		if (n == 0)
+			break;
+		len += (size_t)n;
+	}
+	buf[len] = '\0';
+	return (ssize_t)len;
+}
+
+bool proc_map_parse(const char *line, struct proc_map *ret)
+{
+	struct proc_map m = { 0 };
+	char perms[5];
+	int at = -1;
+	size_t len;
+
+	if (sscanf(line,
+		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 " %n",
+		   &m.start, &m.end, perms, &m.off, &m.major, &m.minor, &m.inode, &at) < 7)
+		return false;
+	if (m.start >= m.end || strlen(perms) != 4)
+		return false;
+	m.readable = perms[0] == 'r';
+	m.writable = perms[1] == 'w';
+	m.shared = perms[3] == 's';
+	if (at > 0) {
+		len = strcspn(line + at, "\n");
+		len = MIN(len, sizeof(m.path) - 1);
+		memcpy(m.path, line + at, len);
+		m.path[len] = '\0';
+	}
+	*ret = m;
+	return true;
+}
+
+bool proc_stat_parse(const char *text, char *state_ret, u64 *start_ret)
+{
+	/* the name in field 2 may hold spaces and parentheses: fields are counted from the last one */
+	const char *p = strrchr(text, ')');
+	u64 start;
+	char state;
+
+	if (!p || sscanf(p + 1, " %c", &state) != 1)
+		return false;
+	for (int field = 2; field < 22; field++) {
+		p = strchr(p + 1, ' ');
+		if (!p)
+			return false;
+	}
+	if (sscanf(p, " %" SCNu64, &start) != 1)
+		return false;
+	*state_ret = state;
+	*start_ret = start;
+	return true;
+}
+
+int proc_maps_read(pid_t pid, struct proc_maps *ret)
+{
+	_cleanup_fclose_ FILE *f = NULL;
+	_cleanup_free_ char *line = NULL;
+	_cleanup_free_ struct proc_map *map = NULL;
+	size_t line_cap = 0;
+	size_t cap = 0;
+	size_t n = 0;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return proc_errno(errno);
+	while (getline(&line, &line_cap, f) > 0) {
+		struct proc_map m;
+
+		if (!proc_map_parse(line, &m))
+			continue;
+		if (n == MAX_MAPS)
+			return -E2BIG;
+		if (n == cap) {
+			size_t want = cap ? cap * 2 : 128;
+			void *p = reallocarray(map, want, sizeof(*map));
+
+			if (!p)
+				return -ENOMEM;
+			map = p;
+			cap = want;
+		}
+		map[n++] = m;
+	}
+	if (n == 0)
+		return -ESRCH; /* a zombie's list is empty */
+	ret->map = no_cleanup_ptr(map);
+	ret->n = n;
+	return 0;
+}
+
+void proc_maps_deinit(struct proc_maps *maps)
+{
+	free(maps->map);
+	*maps = (struct proc_maps){ 0 };
+}
+
+int proc_stat(pid_t pid, pid_t tid, char *state_ret, u64 *start_ret)
+{
+	char path[64];
+	char text[1024];
+	ssize_t n;
+
+	if (tid)
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+	else
+		snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	n = read_text(path, text, sizeof(text));
+	if (n < 0)
+		return (int)n;
+	return proc_stat_parse(text, state_ret, start_ret) ? 0 : -ESRCH;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	pid_t x = *(const pid_t *)a;
+	pid_t y = *(const pid_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+int proc_threads(pid_t pid, struct vm_threads *ret)
+{
+	_cleanup_closedir_ DIR *d = NULL;
+	_cleanup_free_ pid_t *tid = NULL;
+	struct dirent *e;
+	size_t cap = 0;
+	size_t n = 0;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	d = opendir(path);
+	if (!d)
+		return proc_errno(errno);
+	while ((e = readdir(d)) && n < MAX_THREADS) {
+		long v = strtol(e->d_name, NULL, 10);
+
+		if (v <= 0 || v > INT32_MAX)
+			continue;
+		if (n == cap) {
+			size_t want = cap ? cap * 2 : 64;
+			void *p = reallocarray(tid, want, sizeof(*tid));
+
+			if (!p)
+				return -ENOMEM;
+			tid = p;
+			cap = want;
+		}
+		tid[n++] = (pid_t)v;
+	}
+	if (n == 0)
+		return -ESRCH;
+	qsort(tid, n, sizeof(*tid), by_number);
+	ret->tid = no_cleanup_ptr(tid);
+	ret->n = n;
+	return 0;
+}
+
+void proc_threads_deinit(struct vm_threads *t)
+{
+	free(t->tid);
+	*t = (struct vm_threads){ 0 };
+}
+
+int proc_run_ns(pid_t pid, pid_t tid, u64 *ret)
+{
+	char path[64];
+	char text[128];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)pid, (int)tid);
+	n = read_text(path, text, sizeof(text));
+	if (n < 0)
+		return (int)n;
+	/* without CONFIG_SCHED_INFO the file reads "0 0 0" (fs/proc/base.c, v6.12) */
+	return sscanf(text, "%" SCNu64, ret) == 1 ? 0 : -ENOTSUP;
+}
+
+int proc_count_fds(pid_t pid, const char *prefix)
+{
+	_cleanup_closedir_ DIR *d = NULL;
+	struct dirent *e;
+	char path[64];
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	d = opendir(path);
+	if (!d)
+		return proc_errno(errno);
+	while ((e = readdir(d))) {
+		char link[64];
+		ssize_t len = readlinkat(dirfd(d), e->d_name, link, sizeof(link) - 1);
+
+		if (len < 0)
+			continue;
+		link[len] = '\0';
+		if (strncmp(link, prefix, strlen(prefix)) == 0)
+			n++;
+	}
+	return n;
+}
+
+static bool same_file(const struct stat *st, const struct proc_map *map)
+{
+	return st->st_ino == map->inode && major(st->st_dev) == map->major &&
+	       minor(st->st_dev) == map->minor;
+}
+
+int proc_open_backing(pid_t pid, const struct proc_map *map)
+{
+	_cleanup_closedir_ DIR *d = NULL;
+	struct dirent *e;
+	struct stat st;
+	char path[96];
+	int fd;
+
+	if (map->inode == 0)
+		return -ENOENT;
+	/* needs no more than access to the process; QEMU keeps the descriptor of a backend open */
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		if (fstatat(dirfd(d), e->d_name, &st, 0) < 0 || !S_ISREG(st.st_mode) ||
+		    !same_file(&st, map))
+			continue;
+		fd = openat(dirfd(d), e->d_name, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+		if (fd >= 0)
+			return fd;
+	}
+	/* a VMM that closed it: needs CAP_CHECKPOINT_RESTORE (proc(5), map_files) */
+	snprintf(path, sizeof(path), "/proc/%d/map_files/%" PRIx64 "-%" PRIx64, (int)pid,
+		 map->start, map->end);
+	fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0)
+		return -ENOENT;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !same_file(&st, map)) {
+		close(fd);
+		return -ENOENT;
+	}
+	return fd;
+}
+
+void proc_exe_name(pid_t pid, char *buf, size_t cap)
+{
+	char path[64];
+	char link[512];
+	const char *base;
+	ssize_t n;
+
+	buf[0] = '\0';
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	n = readlink(path, link, sizeof(link) - 1);
+	if (n <= 0)
+		return;
+	link[n] = '\0';
+	base = strrchr(link, '/');
+	snprintf(buf, cap, "%s", base ? base + 1 : link);
+}
+
+bool proc_arg_contains(pid_t pid, const char *needle)
+{
+	char path[64];
+	char text[32768];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
+	n = read_text(path, text, sizeof(text));
+	return n > 0 && memmem(text, (size_t)n, needle, strlen(needle));
+}
+
+/* The text after "Name:" in a status file; NULL when there is none. */
+static const char *status_field(const char *text, const char *name)
+{
+	const char *p = strstr(text, name);
+
+	return p ? p + strlen(name) : NULL;
+}
+
+int proc_euid(pid_t pid, uid_t *uid_ret, gid_t *gid_ret)
+{
+	char path[64];
+	char text[4096];
+	const char *u;
+	const char *g;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	n = read_text(path, text, sizeof(text));
+	if (n < 0)
+		return (int)n;
+	u = status_field(text, "\nUid:");
+	g = status_field(text, "\nGid:");
+	/* real, effective, saved, file system */
+	if (!u || !g || sscanf(u, "%*u %u", uid_ret) != 1 || sscanf(g, "%*u %u", gid_ret) != 1)
+		return -ESRCH;
+	return 0;
+}
+
+pid_t proc_host_tid(pid_t pid, pid_t inner)
+{
+	_cleanup_threads_ struct vm_threads t = { 0 };
+
+	if (proc_threads(pid, &t) < 0)
+		return 0;
+	for (size_t i = 0; i < t.n; i++) {
+		char path[64];
+		char text[4096];
+		const char *p;
+		char *end;
+		long last = 0;
+
+		snprintf(path, sizeof(path), "/proc/%d/task/%d/status", (int)pid, (int)t.tid[i]);
+		if (read_text(path, text, sizeof(text)) < 0)
+			continue;
+		/* one number per nested pid namespace, outermost first */
+		p = status_field(text, "\nNSpid:");
+		while (p) {
+			long v = strtol(p, &end, 10);
+
+			if (end == p || v <= 0)
+				break;
+			last = v;
+			if (*end != '\t' && *end != ' ')
+				break;
+			p = end;
+		}
+		if (last == inner)
+			return t.tid[i];
+	}
+	return 0;
+}
+
+pid_t proc_thread_group(pid_t tid)
+{
+	char path[64];
+	char text[4096];
+	const char *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)tid);
+	if (read_text(path, text, sizeof(text)) < 0)
+		return 0;
+	p = status_field(text, "\nTgid:");
+	return p ? (pid_t)strtol(p, NULL, 10) : 0;
+}

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+/* How far vCPU threads have run, from their host scheduling statistics. See vm_progress() in vm.h. */
+#include "vmm/vm_ops.h"
+
+#include "base/cleanup.h"
+#include "vmm/proc.h"
+
+#include <errno.h>
+#include <string.h>
+
+int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
+{
+	_cleanup_threads_ struct vm_threads t = { 0 };
+	int rc;
+
+	ret->n = 0;
+	if (!vm_alive(vm))
+		return vm_gone(vm, err);
+	rc = vm->ops->threads(vm, &t, err);
+	if (rc < 0)
+		return rc;
+	if (t.n > ARRAY_SIZE(ret->vcpu))
+		return err_set(err, -E2BIG, ERR_NONE, 0, "%zu threads are more than can be watched",
+			       t.n);
+	for (size_t i = 0; i < t.n; i++) {
+		u64 ns;
+
+		rc = proc_run_ns(vm->pid, t.tid[i], &ns);
+		if (rc == -ESRCH)
+			continue; /* a thread that ended has left where it was */
+		if (rc < 0)
+			return err_set(err, rc, ERR_IO, 0, "cannot read schedstat of thread %d: %s",
+				       (int)t.tid[i], strerror(-rc));
+		ret->vcpu[ret->n].tid = t.tid[i];
+		ret->vcpu[ret->n].run_ns = ns;
+		ret->n++;
+	}
+	return 0;
+}
+
+static bool thread_progressed(const struct vm *vm, pid_t tid, u64 since_ns, u64 ns)
+{
+	char state;
+	u64 start;
+	u64 now;
+
+	if (proc_run_ns(vm->pid, tid, &now) < 0)
+		return true; /* ended */
+	if (now - since_ns >= ns)
+		return true;
+	/* asleep in the host: not in the guest, and nothing to go on with before it is woken */
+	return proc_stat(vm->pid, tid, &state, &start) < 0 || state == 'S';
+}
+
+bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns)
+{
+	if (!vm_alive(vm))
+		return true;
+	for (u32 i = 0; i < since->n && i < ARRAY_SIZE(since->vcpu); i++) {
+		if (!thread_progressed(vm, since->vcpu[i].tid, since->vcpu[i].run_ns, ns))
+			return false;
+	}
+	return true;
+}

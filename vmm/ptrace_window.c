@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Stop windows by ptrace. See ptrace_window.h. Source: ptrace(2), PTRACE_SEIZE and group-stop. */
+#define LOG_PREFIX "ptrace"
+#include "vmm/ptrace_window.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "vmm/regs_x86.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#define POLL_NS    10000 /* between looks at threads that have not stopped yet */
+#define MAX_ROUNDS 64 /* of looking for threads that were created meanwhile */
+
+enum window_cmd {
+	CMD_NONE,
+	CMD_PAUSE,
+	CMD_RESUME,
+	CMD_QUIT
+};
+
+struct tracee {
+	pid_t tid;
+	bool stopped;
+	bool in_kvm_run;
+	int sig; /* the signal it was about to take; given back on detach */
+};
+
+struct ptrace_window {
+	pid_t pid;
+	pthread_mutex_t lock;
+	pthread_cond_t cond; /* cmd or done changed */
+	pthread_t thread;
+	bool thread_runs;
+
+	/* the order and its answer, under lock */
+	enum window_cmd cmd;
+	bool done;
+	int rc;
+	struct err err;
+	const struct vm_threads *only;
+	u64 timeout_ns;
+	u64 started_ns;
+
+	/* the tracer thread's own while it works */
+	struct tracee *tracee;
+	size_t n;
+	size_t cap;
+};
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+static void detach_all(struct ptrace_window *w)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		struct tracee *t = &w->tracee[i];
+
+		/* what has not stopped cannot be detached; it is released when this thread ends */
+		if (t->stopped)
+			ptrace(PTRACE_DETACH, t->tid, NULL, (void *)(intptr_t)t->sig);
+	}
+	w->n = 0;
+}
+
+static bool known(const struct ptrace_window *w, pid_t tid)
+{
+	for (size_t i = 0; i < w->n; i++) {
+		if (w->tracee[i].tid == tid)
+			return true;
+	}
+	return false;
+}
+
+static int seize(struct ptrace_window *w, pid_t tid)
+{
+	if (w->n == w->cap) {
+		size_t want = w->cap ? w->cap * 2 : 32;
+		void *p = reallocarray(w->tracee, want, sizeof(*w->tracee));
+
+		if (!p)
+			return err_set(&w->err, -ENOMEM, ERR_NO_MEMORY, 0,
+				       "no memory to stop threads");
+		w->tracee = p;
+		w->cap = want;
+	}
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) < 0) {
+		if (errno == ESRCH)
+			return -ESRCH;
+		return err_set(&w->err, -EACCES, ERR_TARGET_PERMISSION, 0,
+			       "cannot stop thread %d of process %d (does a debugger hold it?): %s",
+			       (int)tid, (int)w->pid, strerror(errno));
+	}
+	w->tracee[w->n++] = (struct tracee){ .tid = tid };
+	return 0;
+}
+
+/* Looks at one thread that was told to stop: true when nothing is left to wait for. */
+static bool settled(struct tracee *t)
+{
+	int status;
+	pid_t r = waitpid(t->tid, &status, __WALL | WNOHANG);
+
+	if (r == 0)
+		return false;
+	if (r < 0 && errno == EINTR)
+		return false;
+	if (r < 0 || !WIFSTOPPED(status)) {
+		t->tid = 0; /* it ended */
+		return true;
+	}
+	t->stopped = true;
+	/*
+	 * PTRACE_EVENT_STOP is our own interrupt or a group stop that was there before. Anything else
+	 * is a signal on its way to the thread: stopped just as well, and the signal is not ours to eat.
+	 */
+	t->sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
+	t->in_kvm_run = regs_in_kvm_run(t->tid);
+	return true;
+}
+
+/* Drops what ended; returns how many. */
+static size_t compact(struct ptrace_window *w)
+{
+	size_t k = 0;
+	size_t before = w->n;
+
+	for (size_t i = 0; i < w->n; i++) {
+		if (w->tracee[i].tid)
+			w->tracee[k++] = w->tracee[i];
+	}
+	w->n = k;
+	return before - k;
+}
+
+static int wait_stopped(struct ptrace_window *w, size_t from, u64 deadline)
+{
+	struct timespec pause = { 0, POLL_NS };
+
+	for (;;) {
+		size_t left = 0;
+
+		for (size_t i = from; i < w->n; i++) {
+			struct tracee *t = &w->tracee[i];
+
+			if (t->tid && !t->stopped && !settled(t))
+				left++;
+		}
+		if (left == 0)
+			return 0;
+		if (now_ns() >= deadline)
+			return err_set(&w->err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
+				       "%zu of %zu threads of process %d did not stop in time",
+				       left, w->n, (int)w->pid);
+		nanosleep(&pause, NULL);
+	}
+}
+
+/* Seizing does not stop a thread: all are seized first, so that the window begins late. */
+static int stop_threads(struct ptrace_window *w, const struct vm_threads *t, u64 deadline)
+{
+	size_t from = w->n;
+	int rc;
+
+	for (size_t i = 0; i < t->n; i++) {
+		if (known(w, t->tid[i]))
+			continue;
+		rc = seize(w, t->tid[i]);
+		if (rc == -ESRCH && w->only)
+			return err_set(&w->err, -ESRCH, ERR_VMM_GONE, 0, "thread %d has ended",
+				       (int)t->tid[i]);
+		if (rc < 0 && rc != -ESRCH)
+			return rc;
+	}
+	if (w->started_ns == 0)
+		w->started_ns = now_ns();
+	for (size_t i = from; i < w->n; i++)
+		ptrace(PTRACE_INTERRUPT, w->tracee[i].tid, NULL, NULL);
+	rc = wait_stopped(w, from, deadline);
+	if (rc < 0)
+		return rc;
+	if (compact(w) && w->only)
+		return err_set(&w->err, -ESRCH, ERR_VMM_GONE, 0, "a vCPU thread has ended");
+	return 0;
+}
+
+/* A thread that still runs may create another: done when a listing shows nobody new. */
+static int stop_process(struct ptrace_window *w, u64 deadline)
+{
+	for (int round = 0; round < MAX_ROUNDS; round++) {
+		_cleanup_threads_ struct vm_threads t = { 0 };
+		size_t before = w->n;
+		int rc = proc_threads(w->pid, &t);
+
+		if (rc < 0)
+			return err_set(&w->err, -ESRCH, ERR_VMM_GONE, 0, "process %d has ended",
+				       (int)w->pid);
+		rc = stop_threads(w, &t, deadline);
+		if (rc < 0)
+			return rc;
+		if (w->n == 0)
+			return err_set(&w->err, -ESRCH, ERR_VMM_GONE, 0, "process %d has ended",
+				       (int)w->pid);
+		if (w->n == before && round > 0)
+			return 0;
+	}
+	return err_set(&w->err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
+		       "process %d creates threads faster than they can be stopped", (int)w->pid);
+}
+
+/*
+ * Runs in the tracer thread. After a failure the thread must end: that releases what was seized but
+ * is stuck in the host's kernel, which no PTRACE_DETACH can.
+ */
+static void do_pause(struct ptrace_window *w)
+{
+	u64 deadline = now_ns() + w->timeout_ns;
+
+	w->started_ns = 0;
+	w->err = (struct err){ 0 };
+	w->rc = w->only ? stop_threads(w, w->only, deadline) : stop_process(w, deadline);
+	if (w->rc == 0)
+		return;
+	compact(w);
+	detach_all(w);
+}
+
+static void do_resume(struct ptrace_window *w)
+{
+	w->err = (struct err){ 0 };
+	w->rc = 0;
+	detach_all(w);
+	if (kill(w->pid, 0) < 0 && errno == ESRCH)
+		w->rc = err_set(&w->err, -ESRCH, ERR_VMM_GONE, 0, "process %d has ended",
+				(int)w->pid);
+}
+
+static void *tracer(void *arg)
+{
+	struct ptrace_window *w = arg;
+	bool stay = true;
+
+	prctl(PR_SET_NAME, "hvf-ptrace");
+	/* the default of 50 us would be most of a window */
+	prctl(PR_SET_TIMERSLACK, 1);
+	pthread_mutex_lock(&w->lock);
+	while (stay) {
+		while (w->cmd == CMD_NONE)
+			pthread_cond_wait(&w->cond, &w->lock);
+		if (w->cmd == CMD_PAUSE)
+			do_pause(w);
+		else if (w->cmd == CMD_RESUME)
+			do_resume(w);
+		else
+			stay = false;
+		if (w->cmd == CMD_PAUSE && w->rc < 0)
+			stay = false;
+		w->cmd = CMD_NONE;
+		w->done = true;
+		pthread_cond_broadcast(&w->cond);
+	}
+	/* an open window ends with this thread */
+	w->n = 0;
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+/* No signal of the daemon's is handled in a tracer thread. */
+static int start_thread(struct ptrace_window *w)
+{
+	sigset_t all;
+	sigset_t old;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&w->thread, NULL, tracer, w);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	w->thread_runs = rc == 0;
+	return -rc;
+}
+
+static int order(struct ptrace_window *w, enum window_cmd cmd, struct err *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&w->lock);
+	w->done = false;
+	w->cmd = cmd;
+	pthread_cond_broadcast(&w->cond);
+	while (!w->done)
+		pthread_cond_wait(&w->cond, &w->lock);
+	rc = w->rc;
+	if (rc < 0 && err)
+		*err = w->err;
+	pthread_mutex_unlock(&w->lock);
+	return rc;
+}
+
+int ptrace_window_create(pid_t pid, struct ptrace_window **ret, struct err *err)
+{
+	struct ptrace_window *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a stop window");
+	w->pid = pid;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->cond, NULL);
+	*ret = w;
+	return 0;
+}
+
+static void end_thread(struct ptrace_window *w)
+{
+	if (!w->thread_runs)
+		return;
+	order(w, CMD_QUIT, NULL);
+	pthread_join(w->thread, NULL);
+	w->thread_runs = false;
+}
+
+void ptrace_window_destroy(struct ptrace_window *w)
+{
+	if (!w)
+		return;
+	end_thread(w);
+	pthread_cond_destroy(&w->cond);
+	pthread_mutex_destroy(&w->lock);
+	free(w->tracee);
+	free(w);
+}
+
+int ptrace_window_pause(struct ptrace_window *w, const struct vm_threads *only, u64 timeout_ns,
+			u64 *started_ns_ret, struct err *err)
+{
+	int rc;
+
+	if (!w->thread_runs) {
+		rc = start_thread(w);
+		if (rc < 0)
+			return err_set(err, rc, ERR_NO_MEMORY, 0, "cannot start a thread: %s",
+				       strerror(-rc));
+	}
+	w->only = only && only->n ? only : NULL;
+	w->timeout_ns = timeout_ns;
+	rc = order(w, CMD_PAUSE, err);
+	if (rc == 0) {
+		*started_ns_ret = w->started_ns;
+		return 0;
+	}
+	if (rc == -ETIMEDOUT)
+		log_warn("process %d: a stop window timed out", (int)w->pid);
+	pthread_join(w->thread, NULL);
+	w->thread_runs = false;
+	return rc;
+}
+
+int ptrace_window_resume(struct ptrace_window *w, struct err *err)
+{
+	return order(w, CMD_RESUME, err);
+}
+
+int ptrace_window_vcpus(const struct ptrace_window *w, struct vm_threads *ret)
+{
+	pid_t *tid = calloc(w->n ? w->n : 1, sizeof(*tid));
+
+	if (!tid)
+		return -ENOMEM;
+	ret->n = 0;
+	for (size_t i = 0; i < w->n; i++) {
+		if (w->tracee[i].in_kvm_run)
+			tid[ret->n++] = w->tracee[i].tid;
+	}
+	ret->tid = tid;
+	return 0;
+}

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Backend "qemu:": a QEMU by its QMP socket. Layout and registers come from QEMU; memory comes from
+ * its process; windows are ptrace's under KVM and the gdbstub's under TCG. QMP "stop" is never used:
+ * it drains and flushes every disk.
+ */
+#define LOG_PREFIX "qemu"
+#include "vmm/vm_ops.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "vmm/mtree.h"
+#include "vmm/proc.h"
+#include "vmm/ptrace_window.h"
+#include "vmm/qmp.h"
+#include "vmm/regs_x86.h"
+#include "vmm/tcg_window.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#define QMP_NS       (5 * NSEC_PER_SEC)
+#define MAX_BACKENDS 64
+
+struct qemu_priv {
+	struct qmp *q;
+	struct ptrace_window *ptrace; /* KVM */
+	struct tcg_window *tcg;
+};
+
+/*
+ * A monitor that was closed while QEMU lives is not the VMM's end. A QEMU that ends closes its
+ * sockets a moment before its process is gone.
+ */
+static int qmp_failed(struct vm *vm, int rc, struct err *err)
+{
+	struct pollfd p = { .fd = vm->pidfd, .events = POLLIN };
+
+	if (rc == -ESRCH && poll(&p, 1, 500) == 0)
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
+			       "QEMU %d closed the monitor connection", (int)vm->pid);
+	if (rc == -ESRCH || !vm_alive(vm))
+		return vm_gone(vm, err);
+	return rc;
+}
+
+/* Host thread numbers of the vCPUs, in the order of their indices. */
+static int qemu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	json_t *list = NULL;
+	size_t n;
+	size_t i;
+	json_t *c;
+	int rc = qmp_command(priv->q, "query-cpus-fast", NULL, &list, QMP_NS, err);
+
+	if (rc < 0)
+		return rc;
+	n = json_array_size(list);
+	if (n == 0 || n > VM_MAX_VCPUS) {
+		json_decref(list);
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "QEMU says it has %zu vCPUs", n);
+	}
+	ret->n = 0;
+	ret->tid = calloc(n, sizeof(*ret->tid));
+	json_array_foreach(list, i, c)
+	{
+		pid_t tid = (pid_t)json_integer_value(json_object_get(c, "thread-id"));
+		bool dup = false;
+
+		/* one thread may run all of them (-accel tcg,thread=single) */
+		for (size_t k = 0; ret->tid && k < ret->n; k++)
+			dup = dup || ret->tid[k] == tid;
+		if (ret->tid && !dup && tid > 0)
+			ret->tid[ret->n++] = tid;
+	}
+	json_decref(list);
+	vm->n_vcpus = (u32)n;
+	if (!ret->tid)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for threads");
+	return 0;
+}
+
+/* From QEMU's own numbers to ours, where it lives in another pid namespace. */
+static int translate_threads(struct vm *vm, struct vm_threads *t, struct err *err)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		char state;
+		u64 start;
+		pid_t ours;
+
+		if (proc_stat(vm->pid, t->tid[i], &state, &start) == 0)
+			continue;
+		ours = proc_host_tid(vm->pid, t->tid[i]);
+		if (!ours)
+			return vm_alive(vm)
+				       ? err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
+						 "process %d has no thread %d, which QEMU names",
+						 (int)vm->pid, (int)t->tid[i])
+				       : vm_gone(vm, err);
+		t->tid[i] = ours;
+	}
+	return 0;
+}
+
+static int host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
+{
+	int rc = qemu_threads(vm, ret, err);
+
+	if (rc == 0)
+		rc = translate_threads(vm, ret, err);
+	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
+}
+
+/*
+ * Who listens on the monitor's socket. With a socket that a manager made and handed to QEMU
+ * (libvirt), that is the manager: a vCPU thread then tells whose it is.
+ */
+static int find_process(struct vm *vm, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	_cleanup_threads_ struct vm_threads t = { 0 };
+	struct ucred cred = { 0 };
+	socklen_t len = sizeof(cred);
+	char state;
+	u64 start;
+	int rc;
+
+	if (getsockopt(qmp_fd(priv->q), SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return err_set(err, -errno, ERR_IO, 0, "SO_PEERCRED: %s", strerror(errno));
+	rc = qemu_threads(vm, &t, err);
+	if (rc < 0)
+		return rc;
+	if (t.n && (cred.pid <= 0 || (proc_stat(cred.pid, t.tid[0], &state, &start) < 0 &&
+				      !proc_host_tid(cred.pid, t.tid[0]))))
+		cred.pid = proc_thread_group(t.tid[0]);
+	if (cred.pid <= 0)
+		return err_set(err, -ENOENT, ERR_TARGET_NO_PROCESS, 0,
+			       "cannot tell which process QEMU is");
+	return vm_open_process(vm, cred.pid, err);
+}
+
+static int find_accel(struct vm *vm, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	json_t *value = NULL;
+	int rc = qmp_command(priv->q, "query-kvm", NULL, &value, QMP_NS, err);
+
+	if (rc < 0)
+		return rc;
+	vm->accel = json_is_true(json_object_get(value, "enabled")) ? VM_ACCEL_KVM : VM_ACCEL_TCG;
+	json_decref(value);
+	return 0;
+}
+
+/* "Host virtual address for 0x0 (pc.ram) is 0x7f7a9fe00000" (monitor/misc.c, 7.2) */
+static int gpa_to_hva(struct vm *vm, u64 addr, u64 *hva_ret, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	_cleanup_free_ char *text = NULL;
+	char line[64];
+	const char *p;
+	char *end;
+	int rc;
+
+	snprintf(line, sizeof(line), "gpa2hva 0x%llx", (unsigned long long)addr);
+	rc = qmp_hmp(priv->q, line, -1, &text, QMP_NS, err);
+	if (rc < 0)
+		return rc;
+	p = strstr(text, ") is 0x");
+	if (p) {
+		*hva_ret = strtoull(p + 5, &end, 16);
+		if (end > p + 7)
+			return 0;
+	}
+	text[strcspn(text, "\r\n")] = '\0';
+	return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, addr, "QEMU on guest RAM at 0x%llx: %.100s",
+		       (unsigned long long)addr, text);
+}
+
+static int add_range(struct vm *vm, const struct mtree_range *r, struct err *err)
+{
+	/* pages that are only partly RAM are of no use to anybody */
+	u64 start = (r->start + PAGE_SIZE - 1) & PAGE_MASK;
+	u64 end = r->end & PAGE_MASK;
+	u64 first;
+	u64 last;
+	int rc;
+
+	if (start >= end)
+		return 0;
+	rc = gpa_to_hva(vm, start, &first, err);
+	if (rc == 0)
+		rc = gpa_to_hva(vm, end - PAGE_SIZE, &last, err);
+	if (rc < 0)
+		return rc;
+	if (last - first != end - PAGE_SIZE - start)
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, start,
+			       "guest RAM at 0x%llx is not contiguous in QEMU",
+			       (unsigned long long)start);
+	return vm_mem_add(vm, gpa(start), end - start, first, err);
+}
+
+static size_t backend_names(json_t *list, const char **ret, size_t max)
+{
+	size_t n = 0;
+	size_t i;
+	json_t *b;
+
+	json_array_foreach(list, i, b)
+	{
+		const char *id = json_string_value(json_object_get(b, "id"));
+
+		if (id && n < max)
+			ret[n++] = id;
+	}
+	return n;
+}
+
+static int find_ram(struct vm *vm, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	_cleanup_free_ struct mtree_range *range = calloc(VM_MAX_RAM, sizeof(*range));
+	_cleanup_free_ char *text = NULL;
+	const char *names[MAX_BACKENDS];
+	json_t *backends = NULL;
+	size_t n_names;
+	size_t n = 0;
+	int rc;
+
+	if (!range)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
+	rc = qmp_hmp(priv->q, "info mtree -f", -1, &text, QMP_NS, err);
+	if (rc < 0)
+		return rc;
+	rc = mtree_parse(text, range, VM_MAX_RAM, &n);
+	if (rc < 0)
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
+			       "cannot find guest RAM in QEMU's memory tree: %s", strerror(-rc));
+	rc = qmp_command(priv->q, "query-memdev", NULL, &backends, QMP_NS, err);
+	if (rc < 0)
+		return rc;
+	n_names = backend_names(backends, names, MAX_BACKENDS);
+	for (size_t i = 0; i < n && rc == 0; i++) {
+		if (mtree_is_guest_ram(&range[i], &range[0], names, n_names))
+			rc = add_range(vm, &range[i], err);
+	}
+	json_decref(backends);
+	return rc < 0 ? rc : vm_mem_open(vm, err);
+}
+
+static int qemu_attach(struct vm *vm, const char *path, struct err *err)
+{
+	struct qemu_priv *priv = calloc(1, sizeof(*priv));
+	int rc;
+
+	if (!priv)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
+	vm->priv = priv;
+	rc = qmp_open(path, QMP_NS, &priv->q, err);
+	if (rc == 0)
+		rc = find_process(vm, err);
+	if (rc == 0)
+		rc = find_accel(vm, err);
+	if (rc == 0)
+		rc = find_ram(vm, err);
+	if (rc < 0)
+		return rc;
+	if (vm->accel == VM_ACCEL_KVM)
+		return ptrace_window_create(vm->pid, &priv->ptrace, err);
+	rc = tcg_window_check(priv->q, vm->pid, err);
+	if (rc < 0)
+		return rc;
+	return tcg_window_create(priv->q, vm->pid, &priv->tcg, err);
+}
+
+static void qemu_detach(struct vm *vm)
+{
+	struct qemu_priv *priv = vm->priv;
+
+	if (!priv)
+		return;
+	ptrace_window_destroy(priv->ptrace);
+	tcg_window_destroy(priv->tcg);
+	qmp_close(priv->q);
+	free(priv);
+	vm->priv = NULL;
+}
+
+/* Whether it runs; an error of QMP is told apart. */
+static int query_running(struct vm *vm, bool *running_ret, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	json_t *value = NULL;
+	int rc = qmp_command(priv->q, "query-status", NULL, &value, QMP_NS, err);
+
+	if (rc < 0)
+		return qmp_failed(vm, rc, err);
+	*running_ret = json_is_true(json_object_get(value, "running"));
+	json_decref(value);
+	return 0;
+}
+
+static enum vm_state qemu_state(struct vm *vm)
+{
+	struct err err = { 0 };
+	bool running = false;
+
+	if (query_running(vm, &running, &err) < 0) {
+		if (!vm_alive(vm))
+			return VM_GONE;
+		log_warn("%s: %s", vm->target, err.msg);
+	}
+	return running ? VM_RUNNING : VM_STOPPED;
+}
+
+static int pause_kvm(struct vm *vm, u64 timeout_ns, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	_cleanup_threads_ struct vm_threads t = { 0 };
+	bool running = false;
+	int rc = query_running(vm, &running, err);
+
+	if (rc < 0)
+		return rc;
+	if (!running)
+		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "the guest is not running");
+	rc = host_threads(vm, &t, err); /* asked each time: vCPUs come and go */
+	if (rc < 0)
+		return rc;
+	return ptrace_window_pause(priv->ptrace, &t, timeout_ns, &vm->window_start_ns, err);
+}
+
+static int qemu_pause(struct vm *vm, u64 timeout_ns, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	int rc;
+
+	if (priv->ptrace)
+		return pause_kvm(vm, timeout_ns, err);
+	rc = tcg_window_pause(priv->tcg, timeout_ns, &vm->window_start_ns, err);
+	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
+}
+
+/* QEMU's word that its guest runs; "cont" when a window of ours left it paused. */
+static int check_running(struct vm *vm, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	bool running = false;
+	int rc = query_running(vm, &running, err);
+
+	if (rc < 0 || running)
+		return rc;
+	log_warn("%s: paused after a window; letting it go on", vm->target);
+	rc = qmp_command(priv->q, "cont", NULL, NULL, QMP_NS, err);
+	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
+}
+
+static int qemu_resume(struct vm *vm, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	int rc;
+	int rc2;
+
+	if (priv->ptrace)
+		return ptrace_window_resume(priv->ptrace, err);
+	rc = tcg_window_resume(priv->tcg, err);
+	vm->window_end_ns = vm_now_ns();
+	rc2 = check_running(vm, rc < 0 ? NULL : err);
+	if (rc < 0)
+		return qmp_failed(vm, rc, err);
+	return rc2;
+}
+
+static int qemu_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n,
+			   struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	int rc;
+
+	if (priv->ptrace)
+		return vm_mem_write_text(vm, text, n, err);
+	rc = tcg_window_write(priv->tcg, text, n, err);
+	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
+}
+
+static int qemu_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	_cleanup_free_ char *text = NULL;
+	int rc;
+
+	if (vcpu >= vm->n_vcpus)
+		return err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "there is no vCPU %u", vcpu);
+	rc = qmp_hmp(priv->q, "info registers", (int)vcpu, &text, QMP_NS, err);
+	if (rc < 0)
+		return qmp_failed(vm, rc, err);
+	if (!regs_parse_hmp(text, ret))
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
+			       "cannot read QEMU's registers of vCPU %u", vcpu);
+	return 0;
+}
+
+const struct vm_ops vm_ops_qemu = {
+	.name = "qemu",
+	.attach = qemu_attach,
+	.detach = qemu_detach,
+	.state = qemu_state,
+	.pause = qemu_pause,
+	.resume = qemu_resume,
+	.write_text = qemu_write_text,
+	.threads = host_threads,
+	.vcpu_regs = qemu_vcpu_regs,
+};

@@ -1,0 +1,383 @@
+// SPDX-License-Identifier: Apache-2.0
+/* QMP client. See qmp.h. */
+#define LOG_PREFIX "qmp"
+#include "vmm/qmp.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+
+#define READ_BYTES 65536
+
+struct qmp {
+	int fd;
+	pthread_mutex_t lock; /* a command and its answer */
+	struct buf in; /* bytes not yet taken as messages */
+	struct qmp_scan scan; /* of the message that @in begins with */
+	u64 id; /* of the last command; late answers to earlier ones are dropped */
+	bool dead;
+};
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+ssize_t qmp_scan_object(struct qmp_scan *scan, const char *data, size_t len)
+{
+	while (scan->pos < len) {
+		char c = data[scan->pos++];
+
+		if (scan->in_string) {
+			if (scan->escaped)
+				scan->escaped = false;
+			else if (c == '\\')
+				scan->escaped = true;
+			else if (c == '"')
+				scan->in_string = false;
+			continue;
+		}
+		if (!scan->started) {
+			if (c == ' ' || c == '\t' || c == '\r' || c == '\n')
+				continue;
+			if (c != '{')
+				return -EPROTO;
+			scan->started = true;
+			scan->depth = 1;
+			continue;
+		}
+		if (c == '"') {
+			scan->in_string = true;
+		} else if (c == '{' || c == '[') {
+			scan->depth++;
+		} else if (c == '}' || c == ']') {
+			if (--scan->depth == 0)
+				return (ssize_t)scan->pos;
+		}
+	}
+	return 0;
+}
+
+/* 0 when @events came; -ETIMEDOUT. */
+static int wait_fd(int fd, short events, u64 deadline)
+{
+	for (;;) {
+		struct pollfd p = { .fd = fd, .events = events };
+		u64 now = now_ns();
+		u64 left = deadline > now ? (deadline - now) / NSEC_PER_MSEC + 1 : 0;
+		int n = poll(&p, 1, (int)MIN(left, (u64)INT32_MAX));
+
+		if (n > 0)
+			return 0;
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (now_ns() >= deadline)
+			return -ETIMEDOUT;
+	}
+}
+
+static int closed(struct qmp *q, struct err *err)
+{
+	q->dead = true;
+	return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "QEMU closed its monitor");
+}
+
+static int timed_out(struct err *err)
+{
+	return err_set(
+		err, -ETIMEDOUT, ERR_VMM_TIMEOUT, 0,
+		"QEMU's monitor did not answer in time (is another client connected to it?)");
+}
+
+static int nonsense(struct qmp *q, struct err *err, const char *what)
+{
+	q->dead = true; /* where the next message begins is not known any more */
+	return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "QEMU's monitor: %s", what);
+}
+
+/* One more read into @q->in. */
+static int fill(struct qmp *q, u64 deadline, struct err *err)
+{
+	char *p;
+	ssize_t n;
+	int rc;
+
+	if (q->in.len >= QMP_MAX_MESSAGE)
+		return nonsense(q, err, "a message is too long");
+	p = buf_reserve(&q->in, READ_BYTES);
+	if (!p)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an answer of QEMU");
+	rc = wait_fd(q->fd, POLLIN, deadline);
+	if (rc == -ETIMEDOUT)
+		return timed_out(err);
+	if (rc < 0)
+		return closed(q, err);
+	n = recv(q->fd, p, READ_BYTES, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n <= 0)
+		return closed(q, err);
+	q->in.len += (size_t)n;
+	return 0;
+}
+
+/* The next message, event or answer. */
+static int next_message(struct qmp *q, u64 deadline, json_t **ret, struct err *err)
+{
+	for (;;) {
+		ssize_t len = qmp_scan_object(&q->scan, q->in.data, q->in.len);
+		json_t *msg;
+		int rc;
+
+		if (len < 0)
+			return nonsense(q, err, "not a JSON object");
+		if (len == 0) {
+			rc = fill(q, deadline, err);
+			if (rc < 0)
+				return rc;
+			continue;
+		}
+		msg = json_loadb(q->in.data, (size_t)len, 0, NULL);
+		memmove(q->in.data, q->in.data + len, q->in.len - (size_t)len);
+		q->in.len -= (size_t)len;
+		q->scan = (struct qmp_scan){ 0 };
+		if (!msg)
+			return nonsense(q, err, "malformed JSON");
+		*ret = msg;
+		return 0;
+	}
+}
+
+static int send_all(struct qmp *q, const char *data, size_t len, u64 deadline, struct err *err)
+{
+	while (len) {
+		ssize_t n = send(q->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+		int rc;
+
+		if (n > 0) {
+			data += n;
+			len -= (size_t)n;
+			continue;
+		}
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n == 0 || errno != EAGAIN)
+			return closed(q, err);
+		rc = wait_fd(q->fd, POLLOUT, deadline);
+		if (rc == -ETIMEDOUT) {
+			q->dead = true; /* half a command is out */
+			return timed_out(err);
+		}
+		if (rc < 0)
+			return closed(q, err);
+	}
+	return 0;
+}
+
+static int send_command(struct qmp *q, const char *command, json_t *args, u64 deadline,
+			struct err *err)
+{
+	_cleanup_free_ char *text = NULL;
+	json_t *msg = json_pack("{s:s, s:I}", "execute", command, "id", (json_int_t)++q->id);
+
+	if (args && (!msg || json_object_set(msg, "arguments", args) < 0)) {
+		json_decref(msg);
+		msg = NULL;
+	}
+	text = msg ? json_dumps(msg, JSON_COMPACT) : NULL;
+	json_decref(msg);
+	if (!text)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a command to QEMU");
+	return send_all(q, text, strlen(text), deadline, err);
+}
+
+/* Is @msg the answer to the last command? Then 0 or an error; 1 when it is something else. */
+static int take_answer(struct qmp *q, json_t *msg, const char *command, json_t **ret,
+		       struct err *err)
+{
+	json_t *id = json_object_get(msg, "id");
+	json_t *value = json_object_get(msg, "return");
+	json_t *error = json_object_get(msg, "error");
+	const char *desc;
+
+	if (json_object_get(msg, "event"))
+		return 1;
+	/* an error about the message as a whole has no id (qmp-spec.txt, 2.4.2) */
+	if (id && (u64)json_integer_value(id) != q->id)
+		return 1;
+	if (value && id) {
+		if (ret)
+			*ret = json_incref(value);
+		return 0;
+	}
+	if (!error)
+		return nonsense(q, err, "an answer without return or error");
+	desc = json_string_value(json_object_get(error, "desc"));
+	return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "QEMU refused %s: %s", command,
+		       desc ? desc : "no reason given");
+}
+
+static int command_locked(struct qmp *q, const char *command, json_t *args, json_t **ret,
+			  u64 timeout_ns, struct err *err)
+{
+	u64 deadline = now_ns() + timeout_ns;
+	int rc;
+
+	if (q->dead)
+		return closed(q, err);
+	rc = send_command(q, command, args, deadline, err);
+	if (rc < 0)
+		return rc;
+	do {
+		json_t *msg = NULL;
+
+		rc = next_message(q, deadline, &msg, err);
+		if (rc < 0)
+			return rc;
+		rc = take_answer(q, msg, command, ret, err);
+		json_decref(msg);
+		/* a peer that only ever sends events must not keep us */
+		if (rc == 1 && now_ns() >= deadline)
+			return timed_out(err);
+	} while (rc == 1);
+	return rc;
+}
+
+int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret, u64 timeout_ns,
+		struct err *err)
+{
+	int rc;
+
+	pthread_mutex_lock(&q->lock);
+	rc = command_locked(q, command, args, ret, timeout_ns, err);
+	pthread_mutex_unlock(&q->lock);
+	json_decref(args);
+	return rc;
+}
+
+int qmp_hmp(struct qmp *q, const char *line, int cpu, char **text_ret, u64 timeout_ns,
+	    struct err *err)
+{
+	json_t *args = json_pack("{s:s}", "command-line", line);
+	json_t *value = NULL;
+	const char *text;
+	int rc;
+
+	if (args && cpu >= 0 && json_object_set_new(args, "cpu-index", json_integer(cpu)) < 0) {
+		json_decref(args);
+		args = NULL;
+	}
+	if (!args)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a command to QEMU");
+	rc = qmp_command(q, "human-monitor-command", args, &value, timeout_ns, err);
+	if (rc < 0)
+		return rc;
+	text = json_string_value(value);
+	*text_ret = text ? strdup(text) : NULL;
+	if (!text)
+		rc = err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "QEMU answered %s without text",
+			     line);
+	else if (!*text_ret)
+		rc = err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an answer of QEMU");
+	json_decref(value);
+	return rc;
+}
+
+static int negotiate(struct qmp *q, u64 timeout_ns, struct err *err)
+{
+	u64 deadline = now_ns() + timeout_ns;
+	json_t *msg = NULL;
+	bool greeted = false;
+	int rc;
+
+	while (!greeted) {
+		rc = next_message(q, deadline, &msg, err);
+		if (rc < 0)
+			return rc;
+		/* an event may come first when the guest has just changed its state */
+		greeted = json_object_get(msg, "QMP") != NULL;
+		if (!greeted && !json_object_get(msg, "event"))
+			rc = nonsense(q, err, "no greeting; is this a QMP socket?");
+		json_decref(msg);
+		if (rc < 0)
+			return rc;
+		if (!greeted && now_ns() >= deadline)
+			return timed_out(err);
+	}
+	return command_locked(q, "qmp_capabilities", NULL, NULL, timeout_ns, err);
+}
+
+int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err)
+{
+	struct qmp *q = calloc(1, sizeof(*q));
+	int rc;
+
+	if (!q) {
+		close(fd);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a connection");
+	}
+	q->fd = fd;
+	pthread_mutex_init(&q->lock, NULL);
+	rc = negotiate(q, timeout_ns, err);
+	if (rc < 0) {
+		qmp_close(q);
+		return rc;
+	}
+	*ret = q;
+	return 0;
+}
+
+int qmp_open(const char *path, u64 timeout_ns, struct qmp **ret, struct err *err)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	_cleanup_close_ int fd = -1;
+	int rc;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
+			       "a socket's path has at most %zu bytes", sizeof(addr.sun_path) - 1);
+	memcpy(addr.sun_path, path, strlen(path));
+	/* non-blocking: a full backlog must not hold us */
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_set(err, -errno, ERR_IO, 0, "cannot make a socket: %s", strerror(errno));
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		rc = errno;
+		if (rc == EACCES || rc == EPERM)
+			return err_set(err, -EACCES, ERR_TARGET_PERMISSION, 0,
+				       "may not connect to %s", path);
+		if (rc == EAGAIN)
+			return timed_out(err);
+		return err_set(err, -ENOENT, ERR_TARGET_NO_SOCKET, 0, "cannot connect to %s: %s",
+			       path, strerror(rc));
+	}
+	return qmp_open_fd(no_cleanup_fd(fd), timeout_ns, ret, err);
+}
+
+void qmp_close(struct qmp *q)
+{
+	if (!q)
+		return;
+	close(q->fd);
+	buf_deinit(&q->in);
+	pthread_mutex_destroy(&q->lock);
+	free(q);
+}
+
+int qmp_fd(const struct qmp *q)
+{
+	return q->fd;
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * QMP: JSON objects over a stream socket. One command at a time, events skipped, every wait with an
+ * end, every answer bounded. Must not know guests. Source: docs/interop/qmp-spec.txt, QEMU 7.2.
+ */
+#ifndef VMM_QMP_H
+#define VMM_QMP_H
+
+#include "base/err.h"
+#include "base/types.h"
+
+#include <jansson.h>
+
+struct qmp;
+
+/* QEMU answers "info mtree -f" of a large guest with some 100 KiB. */
+#define QMP_MAX_MESSAGE (8u << 20)
+
+/* Finds the end of a JSON object in a stream that may come in any pieces. */
+struct qmp_scan {
+	size_t pos; /* looked at so far */
+	u32 depth;
+	bool in_string;
+	bool escaped;
+	bool started;
+};
+
+/**
+ * qmp_scan_object - go on looking for the end of the object that begins the stream
+ *
+ * Return: its length once it is complete; 0 more bytes are needed; -EPROTO it is no object.
+ */
+ssize_t qmp_scan_object(struct qmp_scan *scan, const char *data, size_t len);
+
+/**
+ * qmp_open - connect to the monitor at @path and negotiate
+ *
+ * Return: 0; -ENOENT nobody listens (target.no_socket); -EACCES (target.permission); -ETIMEDOUT no
+ * greeting (vmm.timeout): another client has the monitor, or QEMU hangs; -EPROTO; -ENOMEM.
+ */
+must_check int qmp_open(const char *path, u64 timeout_ns, struct qmp **ret, struct err *err);
+
+/** qmp_open_fd - the same on a connected socket, which is owned from here on, also on failure */
+must_check int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err);
+void qmp_close(struct qmp *q);
+int qmp_fd(const struct qmp *q);
+
+/**
+ * qmp_command - run one command
+ * @args: its arguments, NULL for none; the reference is taken, also on failure
+ * @ret:  the value of "return"; the caller's to json_decref(); may be NULL
+ *
+ * Context: any thread; serialised by a lock.
+ * Return: 0; -EPROTO QEMU answered with an error, or with nonsense (vmm.protocol); -ETIMEDOUT;
+ * -ESRCH the monitor is closed (vmm.gone); -ENOMEM.
+ */
+must_check int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret,
+			   u64 timeout_ns, struct err *err);
+
+/**
+ * qmp_hmp - run a human monitor command
+ * @cpu: the vCPU it is about, or -1
+ * @text_ret: what it printed; the caller's to free()
+ */
+must_check int qmp_hmp(struct qmp *q, const char *line, int cpu, char **text_ret, u64 timeout_ns,
+		       struct err *err);
+
+#endif

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The wrappers of vm.h over the backends: argument checks, translation, accounting of stop windows.
+ * Optional hooks are tested here and nowhere else.
+ */
+#define LOG_PREFIX "vmm"
+#include "vmm/vm_ops.h"
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "vmm/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+
+static const struct vm_ops *const backends[] = { &vm_ops_qemu, &vm_ops_pid };
+
+u64 vm_now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+bool vm_alive(const struct vm *vm)
+{
+	/* a pidfd becomes readable when the process has ended (pidfd_open(2)) */
+	struct pollfd p = { .fd = vm->pidfd, .events = POLLIN };
+
+	return vm->pidfd >= 0 && poll(&p, 1, 0) == 0;
+}
+
+int vm_gone(const struct vm *vm, struct err *err)
+{
+	return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM's process %d has ended",
+		       (int)vm->pid);
+}
+
+int vm_open_process(struct vm *vm, pid_t pid, struct err *err)
+{
+	char path[64];
+	char state;
+
+	vm->pid = pid;
+	vm->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	if (vm->pidfd < 0 || proc_stat(pid, 0, &state, &vm->start_time) < 0 || state == 'Z')
+		return err_set(err, -ENOENT, ERR_TARGET_NO_PROCESS, 0, "there is no process %d",
+			       (int)pid);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	vm->mem = open(path, O_RDWR | O_CLOEXEC);
+	if (vm->mem < 0)
+		return err_set(err, -EACCES, ERR_TARGET_PERMISSION, 0,
+			       "may not reach into process %d: %s", (int)pid, strerror(errno));
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
+	vm->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	if (vm->pagemap < 0)
+		log_warn("%s: %s; searching its memory may allocate it", path, strerror(errno));
+	return vm_alive(vm) ? 0 : vm_gone(vm, err);
+}
+
+static void vm_free(struct vm *vm)
+{
+	vm->ops->detach(vm);
+	vm_mem_close(vm);
+	if (vm->mem >= 0)
+		close(vm->mem);
+	if (vm->pagemap >= 0)
+		close(vm->pagemap);
+	if (vm->pidfd >= 0)
+		close(vm->pidfd);
+	free(vm);
+}
+
+int vm_attach(const char *target, struct vm **vm_ret, struct err *err)
+{
+	const struct vm_ops *ops = NULL;
+	const char *colon = strchr(target, ':');
+	struct vm *vm;
+	int rc;
+
+	for (size_t i = 0; colon && i < ARRAY_SIZE(backends); i++) {
+		const char *name = backends[i]->name;
+
+		if (strlen(name) == (size_t)(colon - target) &&
+		    strncmp(name, target, strlen(name)) == 0)
+			ops = backends[i];
+	}
+	if (!ops || colon[1] == '\0' || strlen(target) >= sizeof(vm->target))
+		return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
+			       "\"%.100s\" names no guest: want qemu:QMP-SOCKET or pid:VMM-PID",
+			       target);
+	vm = calloc(1, sizeof(*vm));
+	if (!vm)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
+	vm->ops = ops;
+	vm->pidfd = -1;
+	vm->mem = -1;
+	vm->pagemap = -1;
+	snprintf(vm->target, sizeof(vm->target), "%s", target);
+	rc = ops->attach(vm, colon + 1, err);
+	if (rc < 0) {
+		vm_free(vm);
+		return rc;
+	}
+	*vm_ret = vm;
+	return 0;
+}
+
+void vm_detach(struct vm *vm)
+{
+	struct err err = { 0 };
+
+	if (!vm)
+		return;
+	if (vm->window_open && vm_resume(vm, &err) < 0 && err.no != -ESRCH)
+		log_error("%s: the guest may still be stopped: %s", vm->target, err.msg);
+	vm_free(vm);
+}
+
+const char *vm_target(const struct vm *vm)
+{
+	return vm->target;
+}
+
+pid_t vm_pid(const struct vm *vm)
+{
+	return vm->pid;
+}
+
+u64 vm_pid_start_time(const struct vm *vm)
+{
+	return vm->start_time;
+}
+
+enum vm_accel vm_accel(const struct vm *vm)
+{
+	return vm->accel;
+}
+
+u32 vm_vcpu_count(const struct vm *vm)
+{
+	return vm->n_vcpus;
+}
+
+enum vm_state vm_state(struct vm *vm)
+{
+	return vm_alive(vm) ? vm->ops->state(vm) : VM_GONE;
+}
+
+size_t vm_ram_count(const struct vm *vm)
+{
+	return vm->n_ram;
+}
+
+const struct vm_ram *vm_ram(const struct vm *vm, size_t i)
+{
+	return &vm->ram[i].ram;
+}
+
+void vm_set_root(struct vm *vm, gpa_t root, int levels)
+{
+	vm->root = root;
+	vm->levels = levels;
+	memset(vm->tlb, 0, sizeof(vm->tlb));
+}
+
+/* Page tables are in use by the guest, so a mapping of ours allocates nothing. */
+static int read_entry(void *arg, u64 addr, u64 *entry_ret)
+{
+	struct vm *vm = arg;
+	const struct ram_region *r = vm_mem_find(vm, addr);
+
+	if (!r || (addr & 7))
+		return -EFAULT;
+	if (r->map) {
+		vm_mem_copy(entry_ret, r->map + (addr - r->ram.base.v), sizeof(*entry_ret));
+		return 0;
+	}
+	return vm_mem_read_hva(vm, r->hva + (addr - r->ram.base.v), entry_ret, sizeof(*entry_ret));
+}
+
+int vm_walk(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct err *err)
+{
+	struct pgtable pt = {
+		.read_entry = read_entry, .arg = vm, .root = vm->root, .levels = vm->levels
+	};
+
+	if (!vm_alive(vm))
+		return vm_gone(vm, err);
+	return pgtable_walk(&pt, addr, ret, err);
+}
+
+/*
+ * A walk of five reads, or of one: a translation found before holds while its leaf entry reads the
+ * same. Kernels do not move page-table pages under a leaf that stays; a guest that plays tricks gets
+ * its own RAM shown, nothing else, as every address is checked again when it is used.
+ */
+static int walk_cached(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct err *err)
+{
+	u64 page = addr.v / PAGE_SIZE + 1;
+	struct vm_tlb *t = &vm->tlb[page % VM_TLB_SLOTS];
+	u64 entry;
+	int rc;
+
+	if (t->page == page && read_entry(vm, t->map.pte.v, &entry) == 0 && entry == t->map.entry) {
+		*ret = t->map;
+		ret->gpa.v += addr.v & ~PAGE_MASK;
+		return 0;
+	}
+	rc = vm_walk(vm, addr, ret, err);
+	if (rc < 0)
+		return rc;
+	t->page = page;
+	t->map = *ret;
+	t->map.gpa.v &= PAGE_MASK;
+	return 0;
+}
+
+static int read_run(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *err)
+{
+	const struct ram_region *r = vm_mem_find(vm, addr.v);
+
+	if (r && r->map && len <= r->ram.len_bytes - (addr.v - r->ram.base.v)) {
+		vm_mem_copy(buf, r->map + (addr.v - r->ram.base.v), len);
+		return 0;
+	}
+	return vm_read_phys(vm, addr, buf, len, err);
+}
+
+/*
+ * The common case in one system call: a few bytes of a page whose translation is known, read together
+ * with the leaf entry that proves it. false: nothing is known, go the long way.
+ */
+static bool read_small(struct vm *vm, gva_t addr, void *buf, size_t len)
+{
+	u64 page = addr.v / PAGE_SIZE + 1;
+	const struct vm_tlb *t = &vm->tlb[page % VM_TLB_SLOTS];
+	const struct ram_region *pte;
+	const struct ram_region *r;
+	struct iovec local[2];
+	struct iovec remote[2];
+	u64 entry = 0;
+	u64 at;
+
+	if (t->page != page || len == 0 || len > PAGE_SIZE - (addr.v & ~PAGE_MASK))
+		return false;
+	at = t->map.gpa.v + (addr.v & ~PAGE_MASK);
+	r = vm_mem_find(vm, at);
+	pte = vm_mem_find(vm, t->map.pte.v);
+	if (!r || !pte || r->map || pte->map || r->fd >= 0)
+		return false;
+	local[0] = (struct iovec){ &entry, sizeof(entry) };
+	local[1] = (struct iovec){ buf, len };
+	remote[0].iov_base = (void *)(uintptr_t)(pte->hva + (t->map.pte.v - pte->ram.base.v));
+	remote[0].iov_len = sizeof(entry);
+	remote[1].iov_base = (void *)(uintptr_t)(r->hva + (at - r->ram.base.v));
+	remote[1].iov_len = len;
+	return process_vm_readv(vm->pid, local, 2, remote, 2, 0) ==
+		       (ssize_t)(sizeof(entry) + len) &&
+	       entry == t->map.entry && vm_alive(vm);
+}
+
+int vm_read(struct vm *vm, gva_t addr, void *buf, size_t len, struct err *err)
+{
+	u8 *p = buf;
+
+	if (read_small(vm, addr, buf, len))
+		return 0;
+	if (!vm_alive(vm))
+		return vm_gone(vm, err);
+	while (len) {
+		struct vm_mapping m;
+		size_t n;
+		int rc = walk_cached(vm, addr, &m, err);
+
+		if (rc < 0)
+			return rc;
+		n = MIN(len, m.page_bytes - (addr.v & (m.page_bytes - 1)));
+		rc = read_run(vm, m.gpa, p, n, err);
+		if (rc < 0)
+			return rc;
+		p += n;
+		addr.v += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len, struct err *err)
+{
+	const u8 *p = buf;
+
+	while (len) {
+		struct vm_mapping m;
+		size_t n;
+		int rc = vm_walk(vm, addr, &m, err);
+
+		if (rc < 0)
+			return rc;
+		n = MIN(len, m.page_bytes - (addr.v & (m.page_bytes - 1)));
+		rc = vm_write_phys(vm, m.gpa, p, n, err);
+		if (rc < 0)
+			return rc;
+		p += n;
+		addr.v += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err)
+{
+	int rc;
+
+	if (vm->window_open)
+		return err_set(err, -EALREADY, ERR_CONFLICT, 0, "a stop window is open already");
+	if (!vm_alive(vm))
+		return vm_gone(vm, err);
+	vm->window_start_ns = vm_now_ns();
+	rc = vm->ops->pause(vm, timeout_ns, err);
+	if (rc == 0)
+		vm->window_open = true;
+	return rc;
+}
+
+int vm_resume(struct vm *vm, struct err *err)
+{
+	u64 ns;
+	int rc;
+
+	if (!vm->window_open)
+		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "no stop window is open");
+	vm->window_end_ns = 0;
+	rc = vm->ops->resume(vm, err);
+	ns = (vm->window_end_ns ? vm->window_end_ns : vm_now_ns()) - vm->window_start_ns;
+	vm->window_open = false;
+	vm->windows.count++;
+	vm->windows.last_ns = ns;
+	vm->windows.total_ns += ns;
+	vm->windows.max_ns = MAX(vm->windows.max_ns, ns);
+	return rc;
+}
+
+/* Turns @text into pieces that lie in one page each; the window is open, so walks stay true. */
+static int to_physical(struct vm *vm, const struct vm_text *text, size_t n,
+		       struct vm_phys_text **ret, size_t *n_ret, struct err *err)
+{
+	/* a piece is at most 16 bytes and so meets at most two pages */
+	_cleanup_free_ struct vm_phys_text *out = calloc(n, 2 * sizeof(*out));
+	struct vm_mapping m = { 0 };
+	u64 page = 0; /* the one that @m is of: first byte */
+	size_t k = 0;
+
+	if (!out)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu pieces of text",
+			       n);
+	for (size_t i = 0; i < n; i++) {
+		u32 done = 0;
+
+		if (text[i].len == 0 || text[i].len > sizeof(text[i].bytes))
+			return err_set(err, -EINVAL, ERR_NONE, text[i].addr.v,
+				       "a piece of text of %u bytes", text[i].len);
+		while (done < text[i].len) {
+			u64 at = text[i].addr.v + done;
+			u32 left = (u32)(PAGE_SIZE - (at & ~PAGE_MASK));
+			int rc = 0;
+
+			if (m.page_bytes == 0 || at - page >= m.page_bytes) {
+				rc = vm_walk(vm, gva(at), &m, err);
+				page = at & ~(m.page_bytes - 1);
+				m.gpa.v -= at - page;
+			}
+			if (rc < 0)
+				return rc;
+			out[k].gpa = m.gpa.v + (at - page);
+			out[k].len = MIN(text[i].len - done, left);
+			memcpy(out[k].bytes, text[i].bytes + done, out[k].len);
+			done += out[k].len;
+			if (!vm_mem_find(vm, out[k].gpa))
+				return err_set(err, -EFAULT, ERR_GUEST_MEMORY, at,
+					       "0x%llx is not in RAM", (unsigned long long)at);
+			k++;
+		}
+	}
+	*ret = no_cleanup_ptr(out);
+	*n_ret = k;
+	return 0;
+}
+
+int vm_write_text(struct vm *vm, const struct vm_text *text, size_t n, struct err *err)
+{
+	_cleanup_free_ struct vm_phys_text *phys = NULL;
+	size_t n_phys = 0;
+	int rc;
+
+	if (!vm->window_open)
+		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "no stop window is open");
+	if (n == 0)
+		return 0;
+	rc = to_physical(vm, text, n, &phys, &n_phys, err);
+	if (rc < 0)
+		return rc;
+	return vm->ops->write_text(vm, phys, n_phys, err);
+}
+
+void vm_windows(const struct vm *vm, struct vm_windows *ret)
+{
+	*ret = vm->windows;
+}
+
+int vm_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err)
+{
+	if (!vm->ops->vcpu_regs)
+		return err_set(err, -ENOTSUP, ERR_NONE, 0, "%s has no way to read registers",
+			       vm->target);
+	if (!vm_alive(vm))
+		return vm_gone(vm, err);
+	return vm->ops->vcpu_regs(vm, vcpu, ret, err);
+}

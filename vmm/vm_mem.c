@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Guest RAM through the VMM's process. Three ways, each where it is right:
+ *
+ *   pread() on a shared backend       searching: a hole reads as zeros and stays a hole
+ *   our mapping of a shared backend   what the guest has mapped: page tables, text, rings
+ *   /proc/PID/mem, process_vm_*v()    anonymous and private RAM
+ *
+ * A mapping is made only of a file sealed against shrinking: else a truncated file would be a
+ * SIGBUS here. /proc/PID/mem belongs to the address space and not to the pid, so that writes can
+ * never reach another process that got the same pid.
+ */
+#include "vmm/vm_ops.h"
+
+#include "base/cleanup.h"
+#include "vmm/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+/* From here on one process_vm_readv() is cheaper than /proc/PID/mem, which copies twice. */
+#define READV_MIN 4096
+#define IOV_BATCH 512
+
+void vm_mem_copy(void *dst, const void *src, size_t len)
+{
+	u8 *d = dst;
+	const u8 *s = src;
+
+	if ((((uintptr_t)d ^ (uintptr_t)s) & 7) == 0) {
+		while (len && ((uintptr_t)s & 7)) {
+			*d++ = *s++;
+			len--;
+		}
+		for (; len >= 8; len -= 8, d += 8, s += 8) {
+			u64 *to = __builtin_assume_aligned(d, 8);
+			const u64 *from = __builtin_assume_aligned(s, 8);
+
+			__atomic_store_n(to, __atomic_load_n(from, __ATOMIC_RELAXED),
+					 __ATOMIC_RELAXED);
+		}
+	}
+	memcpy(d, s, len);
+}
+
+const struct ram_region *vm_mem_find(const struct vm *vm, u64 addr)
+{
+	size_t lo = 0;
+	size_t hi = vm->n_ram;
+
+	while (lo < hi) {
+		size_t mid = (lo + hi) / 2;
+		const struct ram_region *r = &vm->ram[mid];
+
+		if (addr < r->ram.base.v)
+			hi = mid;
+		else if (addr - r->ram.base.v >= r->ram.len_bytes)
+			lo = mid + 1;
+		else
+			return r;
+	}
+	return NULL;
+}
+
+int vm_mem_add(struct vm *vm, gpa_t base, u64 len, u64 hva, struct err *err)
+{
+	size_t i = vm->n_ram;
+	u64 end;
+	u64 hva_end;
+
+	if (vm->n_ram == VM_MAX_RAM)
+		return err_set(err, -E2BIG, ERR_VMM_PROTOCOL, base.v,
+			       "more than %d regions of guest RAM", VM_MAX_RAM);
+	if (len == 0 || add_overflows(base.v, len, &end) || add_overflows(hva, len, &hva_end) ||
+	    ((base.v | len | hva) & ~PAGE_MASK))
+		return err_set(err, -EINVAL, ERR_VMM_PROTOCOL, base.v,
+			       "a region of guest RAM makes no sense: 0x%llx, 0x%llx bytes",
+			       (unsigned long long)base.v, (unsigned long long)len);
+	while (i > 0 && vm->ram[i - 1].ram.base.v > base.v)
+		i--;
+	if ((i > 0 && vm->ram[i - 1].ram.base.v + vm->ram[i - 1].ram.len_bytes > base.v) ||
+	    (i < vm->n_ram && vm->ram[i].ram.base.v < end))
+		return err_set(err, -EINVAL, ERR_VMM_PROTOCOL, base.v,
+			       "regions of guest RAM overlap at 0x%llx",
+			       (unsigned long long)base.v);
+	memmove(&vm->ram[i + 1], &vm->ram[i], (vm->n_ram - i) * sizeof(vm->ram[0]));
+	vm->ram[i] = (struct ram_region){
+		.ram = { .base = base, .len_bytes = len },
+		.hva = hva,
+		.fd = -1,
+	};
+	vm->n_ram++;
+	return 0;
+}
+
+/* Is all of [hva, hva + len) mapped readable and writable? Fails on the first gap. */
+static const struct proc_map *covering(const struct proc_maps *maps, u64 hva, u64 len,
+				       bool *one_ret)
+{
+	const struct proc_map *first = NULL;
+	u64 at = hva;
+
+	for (size_t i = 0; i < maps->n && at < hva + len; i++) {
+		const struct proc_map *m = &maps->map[i];
+
+		if (m->end <= at)
+			continue;
+		if (m->start > at || !m->readable || !m->writable)
+			return NULL;
+		if (!first)
+			first = m;
+		at = m->end;
+		*one_ret = m == first;
+	}
+	return at >= hva + len ? first : NULL;
+}
+
+static void open_shared(struct vm *vm, struct ram_region *r, const struct proc_map *m)
+{
+	int fd = proc_open_backing(vm->pid, m);
+	int seals;
+	void *p;
+
+	if (fd < 0)
+		return;
+	r->fd = fd;
+	r->fd_off = m->off + (r->hva - m->start);
+	seals = fcntl(fd, F_GET_SEALS);
+	if (seals < 0 || !(seals & F_SEAL_SHRINK))
+		return;
+	p = mmap(NULL, r->ram.len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
+		 (off_t)r->fd_off);
+	if (p == MAP_FAILED)
+		return;
+	/* a child of ours has no business in a guest's RAM */
+	madvise(p, r->ram.len_bytes, MADV_DONTFORK);
+	madvise(p, r->ram.len_bytes, MADV_DONTDUMP);
+	r->map = p;
+}
+
+int vm_mem_open(struct vm *vm, struct err *err)
+{
+	_cleanup_maps_ struct proc_maps maps = { 0 };
+	int rc = proc_maps_read(vm->pid, &maps);
+
+	if (rc == -ESRCH)
+		return vm_gone(vm, err);
+	if (rc < 0)
+		return err_set(err, rc, ERR_TARGET_PERMISSION, 0,
+			       "cannot read the memory map of process %d: %s", (int)vm->pid,
+			       strerror(-rc));
+	if (vm->n_ram == 0)
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "process %d has no guest RAM",
+			       (int)vm->pid);
+	for (size_t i = 0; i < vm->n_ram; i++) {
+		struct ram_region *r = &vm->ram[i];
+		bool one = false;
+		const struct proc_map *m = covering(&maps, r->hva, r->ram.len_bytes, &one);
+
+		if (!m)
+			return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, r->ram.base.v,
+				       "guest RAM at 0x%llx is not writable memory of process %d",
+				       (unsigned long long)r->ram.base.v, (int)vm->pid);
+		/* a private mapping of a file holds pages that the file does not */
+		if (one && m->shared)
+			open_shared(vm, r, m);
+	}
+	return 0;
+}
+
+void vm_mem_close(struct vm *vm)
+{
+	for (size_t i = 0; i < vm->n_ram; i++) {
+		struct ram_region *r = &vm->ram[i];
+
+		if (r->map)
+			munmap(r->map, r->ram.len_bytes);
+		if (r->fd >= 0)
+			close(r->fd);
+		r->map = NULL;
+		r->fd = -1;
+	}
+	vm->n_ram = 0;
+}
+
+/* pread()/pwrite() until done. @n 0 at once: the address space is gone. */
+static int mem_errno(ssize_t n)
+{
+	if (n == 0 || (n < 0 && errno == ESRCH))
+		return -ESRCH;
+	return -EFAULT;
+}
+
+int vm_mem_read_hva(const struct vm *vm, u64 hva, void *buf, size_t len)
+{
+	u8 *p = buf;
+
+	if (len >= READV_MIN) {
+		struct iovec local = { buf, len };
+		struct iovec remote = { (void *)(uintptr_t)hva, len };
+		ssize_t n = process_vm_readv(vm->pid, &local, 1, &remote, 1, 0);
+
+		/* only if the process still is the one we know are these its bytes */
+		if (n == (ssize_t)len && vm_alive(vm))
+			return 0;
+	}
+	while (len) {
+		ssize_t n = pread(vm->mem, p, len, (off_t)hva);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return mem_errno(n);
+		p += n;
+		hva += (size_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+int vm_mem_write_hva(const struct vm *vm, u64 hva, const void *buf, size_t len)
+{
+	const u8 *p = buf;
+
+	while (len) {
+		ssize_t n = pwrite(vm->mem, p, len, (off_t)hva);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return mem_errno(n);
+		p += n;
+		hva += (size_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int read_shared(const struct vm *vm, const struct ram_region *r, u64 off, void *buf,
+		       size_t len)
+{
+	u8 *p = buf;
+
+	/* the backend outlives its VMM for as long as we hold it */
+	if (!vm_alive(vm))
+		return -ESRCH;
+	while (len) {
+		ssize_t n = pread(r->fd, p, len, (off_t)(r->fd_off + off));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return -EFAULT;
+		p += n;
+		off += (size_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int read_region(const struct vm *vm, const struct ram_region *r, u64 off, void *buf,
+		       size_t len)
+{
+	if (r->fd >= 0 && read_shared(vm, r, off, buf, len) == 0)
+		return 0;
+	return vm_mem_read_hva(vm, r->hva + off, buf, len);
+}
+
+static int fail(const struct vm *vm, int rc, u64 addr, bool writing, struct err *err)
+{
+	if (rc == -ESRCH)
+		return vm_gone(vm, err);
+	return err_set(err, rc, ERR_GUEST_MEMORY, addr, "cannot %s guest memory at physical 0x%llx",
+		       writing ? "write" : "read", (unsigned long long)addr);
+}
+
+static int outside(u64 addr, size_t len, struct err *err)
+{
+	return err_set(err, -EFAULT, ERR_GUEST_MEMORY, addr,
+		       "physical 0x%llx, %zu bytes, is not all guest RAM", (unsigned long long)addr,
+		       len);
+}
+
+int vm_read_phys(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *err)
+{
+	u8 *p = buf;
+	u64 at = addr.v;
+
+	while (len) {
+		const struct ram_region *r = vm_mem_find(vm, at);
+		u64 off;
+		size_t n;
+		int rc;
+
+		if (!r)
+			return outside(at, len, err);
+		off = at - r->ram.base.v;
+		n = MIN(len, r->ram.len_bytes - off);
+		rc = read_region(vm, r, off, p, n);
+		if (rc < 0)
+			return fail(vm, rc, at, false, err);
+		p += n;
+		at += n;
+		len -= n;
+	}
+	return 0;
+}
+
+int vm_write_phys(struct vm *vm, gpa_t addr, const void *buf, size_t len, struct err *err)
+{
+	const u8 *p = buf;
+	u64 at = addr.v;
+
+	while (len) {
+		const struct ram_region *r = vm_mem_find(vm, at);
+		u64 off;
+		size_t n;
+		int rc;
+
+		if (!r)
+			return outside(at, len, err);
+		off = at - r->ram.base.v;
+		n = MIN(len, r->ram.len_bytes - off);
+		rc = vm_mem_write_hva(vm, r->hva + off, p, n);
+		if (rc < 0)
+			return fail(vm, rc, at, true, err);
+		p += n;
+		at += n;
+		len -= n;
+	}
+	return 0;
+}
+
+/*
+ * One system call for many pieces. The pid cannot be another process's by now: the window holds
+ * threads of this one under ptrace, and what a tracer has not waited for is not recycled.
+ */
+static int write_batch(const struct vm *vm, const struct vm_phys_text *text, size_t n)
+{
+	struct iovec local[IOV_BATCH];
+	struct iovec remote[IOV_BATCH];
+	ssize_t want = 0;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		const struct ram_region *r = vm_mem_find(vm, text[i].gpa);
+
+		if (!r)
+			return -EFAULT;
+		local[i].iov_base = (void *)(uintptr_t)text[i].bytes; /* only read from */
+		local[i].iov_len = text[i].len;
+		remote[i].iov_base = (void *)(uintptr_t)(r->hva + (text[i].gpa - r->ram.base.v));
+		remote[i].iov_len = text[i].len;
+		want += text[i].len;
+	}
+	if (process_vm_writev(vm->pid, local, n, remote, n, 0) == want)
+		return 0;
+	for (i = 0; i < n; i++) {
+		int rc = vm_mem_write_hva(vm, (u64)(uintptr_t)remote[i].iov_base, text[i].bytes,
+					  text[i].len);
+
+		if (rc < 0)
+			return rc;
+	}
+	return 0;
+}
+
+int vm_mem_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err)
+{
+	size_t i = 0;
+
+	while (i < n) {
+		const struct ram_region *r = vm_mem_find(vm, text[i].gpa);
+		size_t batch = 0;
+		int rc;
+
+		if (!r)
+			return outside(text[i].gpa, text[i].len, err);
+		if (r->map) {
+			memcpy(r->map + (text[i].gpa - r->ram.base.v), text[i].bytes, text[i].len);
+			i++;
+			continue;
+		}
+		batch = MIN(n - i, (size_t)IOV_BATCH);
+		rc = write_batch(vm, text + i, batch);
+		if (rc == -ESRCH)
+			return vm_gone(vm, err);
+		if (rc < 0)
+			return err_set(err, -EPERM, ERR_GUEST_MEMORY, text[i].gpa,
+				       "cannot write guest text at physical 0x%llx",
+				       (unsigned long long)text[i].gpa);
+		i += batch;
+	}
+	return 0;
+}

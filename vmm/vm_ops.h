@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside of vmm/: what a vm is made of, and the contract of a backend. Nobody outside the folder
+ * includes this. Backends are listed in one visible array in vm.c.
+ */
+#ifndef VMM_VM_OPS_H
+#define VMM_VM_OPS_H
+
+#include "vmm/pgtable.h"
+#include "vmm/vm.h"
+
+#include <limits.h>
+
+struct vm_threads;
+
+/* Limits that keep a lying VMM or guest from costing us without end. */
+#define VM_MAX_RAM   64 /* regions of RAM */
+#define VM_MAX_VCPUS 512
+#define VM_TLB_SLOTS 256
+
+/* A region of guest RAM and where the VMM has it. */
+struct ram_region {
+	struct vm_ram ram;
+	u64 hva; /* in the VMM's address space */
+	int fd; /* own description of a shared backend; -1 when anonymous or private */
+	u64 fd_off; /* of the region's start in @fd */
+	u8 *map; /* our mapping of a shared backend that cannot shrink; NULL else */
+};
+
+/* One piece of text by guest physical address; never crosses a page. */
+struct vm_phys_text {
+	u64 gpa;
+	u32 len;
+	u8 bytes[16];
+	u32 pad;
+};
+
+/* A translation that was walked; trusted only while its leaf entry reads the same. */
+struct vm_tlb {
+	u64 page; /* gva / 4 KiB + 1; 0 when empty */
+	struct vm_mapping map; /* of the page's first byte */
+};
+
+struct vm {
+	const struct vm_ops *ops;
+	char target[128];
+	pid_t pid;
+	u64 start_time;
+	int pidfd;
+	int mem; /* /proc/PID/mem: bound to the address space, so safe against pid reuse */
+	int pagemap; /* /proc/PID/pagemap; -1 when it cannot be had */
+	enum vm_accel accel;
+	u32 n_vcpus;
+	struct ram_region ram[VM_MAX_RAM]; /* sorted by guest physical address */
+	size_t n_ram;
+	gpa_t root;
+	int levels; /* 0 before vm_set_root() */
+	struct vm_tlb tlb[VM_TLB_SLOTS];
+	struct vm_windows windows;
+	u64 window_start_ns; /* set by the pause hook just before the first vCPU is asked to stop */
+	u64 window_end_ns; /* may be set by the resume hook; else its return counts */
+	bool window_open;
+	void *priv; /* the backend's */
+};
+
+/* How a VMM is reached. At most 12 hooks. */
+struct vm_ops {
+	const char *name; /* what stands before the colon in a target */
+
+	/* required; fills pid, start_time, accel, n_vcpus, ram; on failure detach() is called */
+	int (*attach)(struct vm *vm, const char *arg, struct err *err);
+	/* required; no window is open; must cope with a half-attached vm; the guest runs on */
+	void (*detach)(struct vm *vm);
+	/* required; never VM_GONE by mistake: the wrapper has seen the process alive */
+	enum vm_state (*state)(struct vm *vm);
+	/* required; all vCPUs are out on 0, none is left stopped on failure */
+	int (*pause)(struct vm *vm, u64 timeout_ns, struct err *err);
+	/* required; a window is open; it is closed afterwards also on failure */
+	int (*resume)(struct vm *vm, struct err *err);
+	/* required; a window is open */
+	int (*write_text)(struct vm *vm, const struct vm_phys_text *text, size_t n,
+			  struct err *err);
+	/* required; host thread ids of the vCPUs, or of every thread when they cannot be told apart */
+	int (*threads)(struct vm *vm, struct vm_threads *ret, struct err *err);
+	/* optional; no window is open */
+	int (*vcpu_regs)(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err);
+};
+
+extern const struct vm_ops vm_ops_qemu; /* qemu.c */
+extern const struct vm_ops vm_ops_pid; /* pid.c */
+
+/** vm_alive - does the VMM's process still exist? Context: any thread. */
+bool vm_alive(const struct vm *vm);
+
+/** vm_gone - fail with -ESRCH, vmm.gone */
+int vm_gone(const struct vm *vm, struct err *err);
+
+/** vm_now_ns - CLOCK_MONOTONIC */
+u64 vm_now_ns(void);
+
+/**
+ * vm_open_process - take hold of the VMM's process: pidfd, memory, page map, start time
+ *
+ * Return: 0; -ENOENT (target.no_process); -EACCES (target.permission).
+ */
+int vm_open_process(struct vm *vm, pid_t pid, struct err *err);
+
+/* vm_mem.c */
+
+/** vm_mem_find - the region that holds @addr; NULL when none does */
+const struct ram_region *vm_mem_find(const struct vm *vm, u64 addr);
+
+/** vm_mem_add - a region of RAM at host address @hva; sorts; -EINVAL on overlap, -E2BIG */
+int vm_mem_add(struct vm *vm, gpa_t base, u64 len, u64 hva, struct err *err);
+
+/**
+ * vm_mem_open - after all vm_mem_add(): check against /proc/PID/maps, open shared backends
+ *
+ * Return: 0; -EPROTO a region is not backed by writable memory of the VMM.
+ */
+int vm_mem_open(struct vm *vm, struct err *err);
+void vm_mem_close(struct vm *vm);
+
+/** vm_mem_write_text - vm_phys_text by host address, in large batches; for ops->write_text */
+int vm_mem_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err);
+
+/**
+ * vm_mem_read_hva / vm_mem_write_hva - the VMM's memory by its own addresses
+ *
+ * Return: 0; -ESRCH; -EFAULT.
+ */
+int vm_mem_read_hva(const struct vm *vm, u64 hva, void *buf, size_t len);
+int vm_mem_write_hva(const struct vm *vm, u64 hva, const void *buf, size_t len);
+
+/** vm_mem_copy - memcpy() that never splits an 8-byte aligned word that both sides align */
+void vm_mem_copy(void *dst, const void *src, size_t len);
+
+#endif
