@@ -94,6 +94,9 @@ void rig_run(struct rig *r, u32 cpu, u32 task);
 /** rig_call - call the traced function @site; its parent is here */
 void rig_call(struct rig *r, u32 site);
 
+/** rig_function - the traced function itself, for loops */
+void (*rig_function(const struct rig *r, u32 site))(void);
+
 /** rig_ip - what a record of a call of @site says */
 u64 rig_ip(const struct rig *r, u32 site);
 
