@@ -85,13 +85,15 @@ SYM_FUNC_END(ftrace_stub)
  *
  * A cmpxchg and not an xadd: a refused reservation must leave no hole. Locked although the line is
  * this CPU's own: a task that was preempted since it read its CPU number may sit on another one.
+ * Signed: the head we hold may be older than tail, when others wrote and the host read meanwhile.
+ * That is not "full", the cmpxchg finds it out.
  */
 .macro TRY_RESERVE n, full
 	movq	%rax, %rdx
 	subq	AGENT_CPU_TAIL(%rcx), %rdx
 	cmpq	$AGENT_HOLE, %rdx
 	FIXUP	AGENT_FIX_RING_SLOTS, -\n
-	ja	\full				/* a tail beyond head makes it "full" too */
+	jg	\full
 	leaq	\n(%rax), %rdx
 	lock cmpxchgq %rdx, AGENT_CPU_HEAD(%rcx)
 .endm

@@ -231,8 +231,10 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		*top &= ~(u64)FLAG_IF;
 	}
 	step.flags_pushed = step.rig->text[off] == 0x9c;
-	if (step.count++ == step.at && step.inject)
+	if (step.count++ == step.at && step.inject) {
 		step.inject(step.rig, step.arg);
+		regs[REG_EFL] &= ~FLAG_TF;
+	}
 }
 
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,

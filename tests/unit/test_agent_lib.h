@@ -113,10 +113,12 @@ u64 rig_regs_parent(void);
 
 /**
  * rig_step - call @site one instruction at a time
- * @at:       before the agent's instruction number @at, counted from 0, @inject is called once
+ * @at:       before the agent's instruction number @at, counted from 0, @inject is called; from there
+ *            on the agent runs freely
  * @irqs_off: what the agent pushes with pushfq has IF clear
  *
- * Return: how many instructions of the agent were executed.
+ * Return: how many instructions of the agent were stepped over: @at + 1 when @inject was called, the
+ * length of the whole path when it was not.
  */
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
