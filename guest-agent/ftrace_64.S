@@ -85,13 +85,15 @@ SYM_FUNC_END(ftrace_stub)
  *
  * A cmpxchg and not an xadd: a refused reservation must leave no hole. Locked although the line is
  * this CPU's own: a task that was preempted since it read its CPU number may sit on another one.
+ * Signed: the head we hold may be older than tail, when others wrote and the host read meanwhile.
+ * That is not "full", the cmpxchg finds it out.
  */
 .macro TRY_RESERVE n, full
 	movq	%rax, %rdx
 	subq	AGENT_CPU_TAIL(%rcx), %rdx
 	cmpq	$AGENT_HOLE, %rdx
 	FIXUP	AGENT_FIX_RING_SLOTS, -\n
-	ja	\full				/* a tail beyond head makes it "full" too */
+	jg	\full
 	leaq	\n(%rax), %rdx
 	lock cmpxchgq %rdx, AGENT_CPU_HEAD(%rcx)
 .endm
@@ -150,18 +152,23 @@ SYM_FUNC_START(function_trace_call)
 	cmpl	%esi, AGENT_CPU_LAST_PID(%rcx)
 	jne	.Lcomm
 .Lcomm_done:
+	/* Only locks held and interrupts off is by far the most frequent; the rest is further down. */
 	movl	%gs:AGENT_HOLE, %eax
 	FIXUP	AGENT_FIX_GS_PREEMPT
-	cmpl	$PREEMPT_COUNT_IDLE, %eax
-	jne	.Lcontext
+	subl	$PREEMPT_COUNT_IDLE, %eax
+	cmpl	$AGENT_CTX_PREEMPT, %eax
+	ja	.Lcontext
 	cmpb	$0, AGENT_HOLE(%r11)
 	FIXUP	AGENT_FIX_TASK_MIGRATE, 0, 1
 	jne	.Lcontext
 	pushfq
 	popq	%rdx
-	testl	$X86_EFLAGS_IF, %edx
-	jz	.Lcontext
-	leal	(AGENT_REC_FUNCTION << AGENT_TYPE_SHIFT)(%rsi), %r11d
+	notl	%edx
+	andl	$X86_EFLAGS_IF, %edx
+	shrl	$2, %edx			/* 0x200 -> AGENT_CTX_IRQS_OFF */
+	orl	%edx, %eax
+	shlq	$AGENT_CTX_SHIFT, %rax
+	leaq	(AGENT_REC_FUNCTION << AGENT_TYPE_SHIFT)(%rsi, %rax), %r11
 .Lcontext_done:					/* r11: low 36 bits of word 2 */
 	rdtsc
 	movzwl	%dx, %esi
@@ -262,7 +269,7 @@ SYM_FUNC_START(function_trace_call)
 	jmp	.Lrestore
 
 /*
- * Interrupts off, preemption off, an interrupt, migration disabled ...: work the context out.
+ * An interrupt, a softirq, a reschedule pending, migration disabled ...: work the context out.
  * In: r11 task, esi pid. Out: r11. Clobbers: rax, rdx. As Linux v6.1 kernel/trace/trace.c
  * tracing_gen_ctx_irq_test(). Adding a mask to a masked value carries out of its top bit exactly
  * when the value is not 0: no branches, of which interrupts would have the predictor miss most.

@@ -25,7 +25,8 @@
 extern void agent_tramp(const void *site, const u64 *in, u64 *out);
 extern const u8 agent_tramp_ret[];
 
-/* clang-format off: assembler */
+/* Assembler. */
+/* clang-format off */
 __asm__("	.text\n"
 	"	.globl agent_tramp\n"
 	"	.type agent_tramp, @function\n"
@@ -173,6 +174,15 @@ static const void *site_entry(const struct rig *r, u32 site)
 	return r->sites + (size_t)site * SITE_BYTES;
 }
 
+void (*rig_function(const struct rig *r, u32 site))(void)
+{
+	void (*fn)(void);
+	const void *entry = site_entry(r, site);
+
+	memcpy(&fn, &entry, sizeof(fn));
+	return fn;
+}
+
 u64 rig_ip(const struct rig *r, u32 site)
 {
 	u32 low = (u32)(uintptr_t)site_entry(r, site) + (site & 1 ? 4 : 0);
@@ -189,11 +199,7 @@ u64 *rig_ring(struct rig *r, u32 cpu, u64 slot)
 
 void rig_call(struct rig *r, u32 site)
 {
-	void (*fn)(void);
-	const void *entry = site_entry(r, site);
-
-	memcpy(&fn, &entry, sizeof(fn));
-	fn();
+	rig_function(r, site)();
 }
 
 u64 rig_regs_parent(void)
@@ -225,8 +231,10 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		*top &= ~(u64)FLAG_IF;
 	}
 	step.flags_pushed = step.rig->text[off] == 0x9c;
-	if (step.count++ == step.at && step.inject)
+	if (step.count++ == step.at && step.inject) {
 		step.inject(step.rig, step.arg);
+		regs[REG_EFL] &= ~FLAG_TF;
+	}
 }
 
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,

@@ -94,6 +94,9 @@ void rig_run(struct rig *r, u32 cpu, u32 task);
 /** rig_call - call the traced function @site; its parent is here */
 void rig_call(struct rig *r, u32 site);
 
+/** rig_function - the traced function itself, for loops */
+void (*rig_function(const struct rig *r, u32 site))(void);
+
 /** rig_ip - what a record of a call of @site says */
 u64 rig_ip(const struct rig *r, u32 site);
 
@@ -110,10 +113,12 @@ u64 rig_regs_parent(void);
 
 /**
  * rig_step - call @site one instruction at a time
- * @at:       before the agent's instruction number @at, counted from 0, @inject is called once
+ * @at:       before the agent's instruction number @at, counted from 0, @inject is called; from there
+ *            on the agent runs freely
  * @irqs_off: what the agent pushes with pushfq has IF clear
  *
- * Return: how many instructions of the agent were executed.
+ * Return: how many instructions of the agent were stepped over: @at + 1 when @inject was called, the
+ * length of the whole path when it was not.
  */
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
