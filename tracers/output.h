@@ -27,17 +27,44 @@ struct output_meta {
 	bool restored; /* everything put back and verified */
 };
 
+/*
+ * A cache in front of another output_names, for whoever formats many records: a record costs two
+ * look-ups, and a trace has few distinct addresses. Bounded; one thread. Kept names must stay valid
+ * for as long as the cache is used.
+ */
+#define NAMES_CACHE_SLOTS 8192
+struct names_cache {
+	struct output_names below;
+	struct names_cache_slot {
+		u64 addr; /* 0: empty */
+		u64 off;
+		struct kernel_sym sym; /* name NULL: known to be unknown */
+	} *slots;
+};
+
+/** names_cache_init - @ret works like @below. Return: 0; -ENOMEM. Undo: names_cache_deinit(). */
+must_check int names_cache_init(struct names_cache *c, const struct output_names *below,
+				struct output_names *ret);
+void names_cache_deinit(struct names_cache *c);
+
 /**
  * out_text_head / out_text_record - the layout of the kernel's `function` tracer, byte for byte
+ *
+ * @meta->n_records and n_lost make the "entries-in-buffer/entries-written: kept/all" line, as far as
+ * they are known (0/0 at the start of a live trace). Deviations: see out_text.c.
  * Source: Linux v6.1 kernel/trace/trace.c print_func_help_header_irq(), trace_output.c
  */
 void out_text_head(struct buf *b, const struct output_meta *meta);
 void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names);
+/** out_text_flags - the five latency columns of a record's context (AGENT_CTX_*), no NUL */
+void out_text_flags(u16 ctx, char flags_ret[5]);
 
 /* One NDJSON line a record, e.g.
  * {"seq":1,"type":"function","ts_ns":12345,"cpu":0,"pid":1,"tgid":1,"comm":"init",
  *  "function":"vfs_read","module":null,"ip":"0xffff...","parent":"ksys_read+0x5f","context":"...1."}
- * ts_ns is a number: ns since the guest's boot stay below 2^53 for 104 days; addresses are strings. */
+ * ts_ns is a number: ns since the guest's boot stay below 2^53 for 104 days; addresses are strings.
+ * tgid is null when not known. A name that is not known is its address; "parent" of a module's
+ * function ends in " [module]", as in a backtrace. */
 void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names);
 void out_json_lost(struct buf *b, u64 count, u64 after_seq);
 void out_json_end(struct buf *b, const struct output_meta *meta, const char *reason);

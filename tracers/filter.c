@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Choosing call sites. See filter.h.
+ *
+ * What must not be traced, although the guest's ftrace has a record of it? The agent reads %gs-based
+ * per-CPU variables, `current` and its task_struct, writes to memory in the module area and pushes
+ * a few words on the stack. It takes no lock, calls nothing, does not need RCU to watch, may run in
+ * any context and with any interrupt state. So nearly everything is fine:
+ *
+ * - Entry code, exception entry, the idle loop's inside, stack switching, int3 and NMI entry are
+ *   noinstr since v5.8 (no record; before, asm or notrace): no record has a user GS, a user CR3 or
+ *   the small entry stack.
+ * - The patching machinery itself (text_poke_bp_batch() and what it calls, poke_int3_handler()):
+ *   our sites are written while every vCPU is stopped, never by int3, and no guest function is
+ *   called at that time. The guest's own patching runs through our sites as any other code does.
+ *   __text_poke() switches to poking_mm, whose kernel half is that of every mm.
+ * - A CPU that comes up: GS base is set by secondary_startup_64 before the first C function, and
+ *   arch/x86/kernel/cpu/common.c, which sets it again, is built without -pg (v6.1
+ *   arch/x86/kernel/cpu/Makefile CFLAGS_REMOVE_common.o); rings exist for every possible CPU.
+ * - Boot code (__init) is gone, and so are its records (ftrace_free_init_mem()).
+ * - EFI calls run on efi_mm, hibernation's restore_image() in assembler: kernel half mapped as ever.
+ * - Xen PV functions (xen_*) are not called in a guest of ours.
+ *
+ * What is left runs with a GS base of 0, so that the agent's first per-CPU access would fault:
+ * - Resume from S3 and from hibernation. The firmware's waking vector and restore_registers come
+ *   back with no kernel GS; restore_processor_state() (notrace for this reason: v6.1
+ *   arch/x86/power/cpu.c) sets CR4, CR3, CR2, CR0 and the IDT before MSR_GS_BASE.
+ * - machine_kexec() (v6.1 arch/x86/kernel/machine_kexec_64.c): load_segments() loads %gs from the
+ *   GDT, then IDT and GDT are emptied. The guest stops its own tracing there by
+ *   __ftrace_enabled_save(), which we would not notice.
+ * The callees of those two are inline or notrace in 6.1 and 6.12 as Debian builds them (none has a
+ * record, seen), but nothing except the compiler's mood promises so: the table names them all.
+ */
+#include "tracers/filter.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSION(major, minor) ((u32)(major) << 16 | (u32)(minor) << 8)
+#define ANY_VERSION UINT32_MAX
+
+#define WHY_RESUME "runs at resume from suspend before the CPU's kernel GS base is back"
+#define WHY_KEXEC "runs in kexec after the CPU's kernel GS base is gone"
+
+static const struct deny {
+	const char *glob;
+	u32 from, below; /* kernel versions */
+	const char *why;
+} denied[] = {
+	/* arch/x86/power/cpu.c __restore_processor_state(): __write_cr4, write_cr3, write_cr2, write_cr0 */
+	{ "native_write_cr[0234]", 0, ANY_VERSION, WHY_RESUME },
+	/* the same through pv_ops: arch/x86/kernel/paravirt.c v5.15 and later has them as pv_native_* */
+	{ "pv_native_write_cr[0234]", VERSION(5, 15), ANY_VERSION, WHY_RESUME },
+	/* arch/x86/include/asm/tlbflush.h __write_cr4(), paravirt.h write_cr*(): if not inlined */
+	{ "__write_cr4", 0, ANY_VERSION, WHY_RESUME },
+	{ "write_cr[0234]", 0, ANY_VERSION, WHY_RESUME },
+	/* both paths: desc.h load_idt(), native_idt_invalidate(), native_gdt_invalidate() */
+	{ "load_[ig]dt", 0, ANY_VERSION, WHY_RESUME },
+	{ "native_load_[ig]dt", 0, ANY_VERSION, WHY_RESUME },
+	/* the write of MSR_GS_BASE itself and those before it; notrace since v4.6 (b2c5ea4f759c) */
+	{ "native_write_msr", 0, ANY_VERSION, WHY_RESUME },
+	{ "native_write_msr_safe", 0, ANY_VERSION, WHY_RESUME },
+	/* machine_kexec_64.c: statics between load_segments() and relocate_kernel() */
+	{ "load_segments", 0, ANY_VERSION, WHY_KEXEC },
+	{ "native_[ig]dt_invalidate", VERSION(5, 14), ANY_VERSION, WHY_KEXEC },
+	/* their names before v5.14 */
+	{ "set_[ig]dt", 0, VERSION(5, 14), WHY_KEXEC },
+};
+
+const char *filter_denied(const char *name, u32 version)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(denied); i++) {
+		if (version >= denied[i].from && version < denied[i].below &&
+		    glob_match(denied[i].glob, name))
+			return denied[i].why;
+	}
+	return NULL;
+}
+
+#define SUGGEST_NAME_MAX 64
+
+/* Levenshtein distance of two short names; SIZE_MAX for long ones. */
+static size_t distance(const char *a, const char *b)
+{
+	size_t la = strlen(a), lb = strlen(b), row[SUGGEST_NAME_MAX + 1];
+
+	if (la > SUGGEST_NAME_MAX || lb > SUGGEST_NAME_MAX)
+		return SIZE_MAX;
+	for (size_t j = 0; j <= lb; j++)
+		row[j] = j;
+	for (size_t i = 1; i <= la; i++) {
+		size_t diagonal = row[0];
+
+		row[0] = i;
+		for (size_t j = 1; j <= lb; j++) {
+			size_t best = diagonal + (a[i - 1] != b[j - 1]);
+
+			diagonal = row[j];
+			best = MIN(best, row[j] + 1);
+			row[j] = MIN(best, row[j - 1] + 1);
+		}
+	}
+	return row[lb];
+}
+
+/* A recorded name (or module) that is much like @word, which has no wildcard; NULL if none is. */
+static const char *suggest(const struct filter_input *in, const char *word, bool module)
+{
+	size_t len = strlen(word), best = len / 4 + 2, d;
+	const char *found = NULL;
+
+	if (!len || strpbrk(word, "*?[\\"))
+		return NULL;
+	for (size_t i = 0; i < in->n; i++) {
+		const char *name = module ? in->sites[i].module : in->sites[i].name;
+
+		if (!name || in->sites[i].state == SITE_DISABLED)
+			continue;
+		if (strlen(name) > len + best || strlen(name) + best < len)
+			continue;
+		d = distance(word, name);
+		if (d < best) {
+			best = d;
+			found = name;
+		}
+	}
+	return found;
+}
+
+static int no_match(const struct filter_input *in, const char *what, const char *glob,
+		    struct err *err)
+{
+	const char *mod = strstr(glob, ":mod:");
+	const char *like = mod ? suggest(in, mod + strlen(":mod:"), true) : suggest(in, glob, false);
+
+	if (like && mod && strcmp(like, mod + strlen(":mod:")) != 0)
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+			       "%s \"%s\" matches no function; did you mean module \"%s\"?", what, glob,
+			       like);
+	if (like && !mod)
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+			       "%s \"%s\" matches no function; did you mean \"%s\"?", what, glob, like);
+	return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0, "%s \"%s\" matches no function", what, glob);
+}
+
+/* Set or clear the bits of all sites that one glob matches, whatever their state. */
+static int apply_glob(const struct filter_input *in, const char *glob, bool set, u64 *bitmap,
+		      struct err *err)
+{
+	const char *what = set ? "filter" : "notrace filter";
+	bool any = false;
+
+	if (!*glob)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "empty %s", what);
+	for (size_t i = 0; i < in->n; i++) {
+		u64 bit = 1ull << (i % 64);
+
+		if (!filter_match(glob, in->sites[i].name, in->sites[i].module))
+			continue;
+		any = true;
+		if (set)
+			bitmap[i / 64] |= bit;
+		else
+			bitmap[i / 64] &= ~bit;
+	}
+	return any ? 0 : no_match(in, what, glob, err);
+}
+
+/* Take out what may not be armed, and count. */
+static void sift(const struct filter_input *in, u64 *bitmap, struct filter_counts *ret)
+{
+	for (size_t i = 0; i < in->n; i++) {
+		const struct ftrace_site *s = &in->sites[i];
+		size_t *count = &ret->n_selected;
+
+		if (!filter_bit(bitmap, i))
+			continue;
+		if (s->state == SITE_IN_USE)
+			count = &ret->n_in_use;
+		else if (s->state != SITE_OK)
+			count = &ret->n_disabled;
+		else if (filter_denied(s->name, in->version))
+			count = &ret->n_denied;
+		if (count != &ret->n_selected)
+			bitmap[i / 64] &= ~(1ull << (i % 64));
+		++*count;
+	}
+}
+
+int filter_select(const struct filter_input *in, const struct trace_opts *opts, u64 *bitmap,
+		  struct filter_counts *ret, struct err *err)
+{
+	int rc = 0;
+
+	*ret = (struct filter_counts){ 0 };
+	memset(bitmap, 0, FILTER_BITMAP_WORDS(in->n) * sizeof(*bitmap));
+	for (size_t i = 0; i < opts->n_filter && !rc; i++)
+		rc = apply_glob(in, opts->filter[i], true, bitmap, err);
+	if (!opts->n_filter) {
+		for (size_t i = 0; i < in->n; i++)
+			bitmap[i / 64] |= 1ull << (i % 64);
+	}
+	for (size_t i = 0; i < opts->n_notrace && !rc; i++)
+		rc = apply_glob(in, opts->notrace[i], false, bitmap, err);
+	if (rc)
+		return rc;
+	sift(in, bitmap, ret);
+	if (!ret->n_selected)
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+			       "the filters leave no function to trace (%zu in use by the guest, "
+			       "%zu disabled, %zu not safe)",
+			       ret->n_in_use, ret->n_disabled, ret->n_denied);
+	return 0;
+}

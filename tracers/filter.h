@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which recorded call sites a trace arms: ftrace's globs, minus what must be left alone. Must not
+ * know how sites are armed.
+ */
+#ifndef TRACERS_FILTER_H
+#define TRACERS_FILTER_H
+
+#include "base/err.h"
+#include "base/types.h"
+#include "symbols/kernel.h"
+#include "tracers/trace.h"
+
+#define FILTER_BITMAP_WORDS(n) (((n) + 63) / 64)
+
+struct filter_input {
+	const struct ftrace_site *sites;
+	size_t n;
+	u32 version; /* kernel_version() */
+};
+
+struct filter_counts {
+	size_t n_selected;
+	size_t n_disabled; /* matched, but SITE_DISABLED */
+	size_t n_in_use; /* matched, but SITE_IN_USE */
+	size_t n_denied; /* matched, but not safe to trace: filter_denied() */
+};
+
+/**
+ * glob_match - does all of @name match @glob?
+ *
+ * As ftrace's MATCH_GLOB (Linux v6.1 lib/glob.c): `*`, `?`, `[a-z]`, `[!a-z]`, and `\` takes the
+ * next character as it is; a `[` without its `]` is itself. Time: at most |glob| * |name|.
+ */
+bool glob_match(const char *glob, const char *name);
+
+/**
+ * filter_match - does @filter choose a function?
+ * @filter: GLOB, GLOB:mod:MODULE or :mod:MODULE; MODULE may be a glob. A GLOB alone also finds
+ *	    functions of modules, as in set_ftrace_filter
+ * @module: NULL for the kernel's own
+ */
+bool filter_match(const char *filter, const char *name, const char *module);
+
+/**
+ * filter_denied - why a recorded function must not be traced, although ftrace has a record of it
+ *
+ * Return: a reason for the user; NULL when it may be traced.
+ */
+const char *filter_denied(const char *name, u32 version);
+
+/**
+ * filter_select - choose the sites that @opts asks for
+ * @opts:   filter, n_filter, notrace and n_notrace are used
+ * @bitmap: FILTER_BITMAP_WORDS(@in->n) words; bit i is set when @in->sites[i] is to be armed
+ * @ret:    counts, also when it fails
+ *
+ * Context: any thread; the caller holds what protects the sites. Return: 0; -ENOENT a glob matches
+ * nothing, or nothing that may be armed is left (filter.no_match; names the glob, and a name much
+ * like it if there is one); -EINVAL an empty glob (bad_request).
+ */
+must_check int filter_select(const struct filter_input *in, const struct trace_opts *opts,
+			     u64 *bitmap, struct filter_counts *ret, struct err *err);
+
+static inline bool filter_bit(const u64 *bitmap, size_t i)
+{
+	return bitmap[i / 64] >> (i % 64) & 1;
+}
+
+#endif

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Records as NDJSON (one object a line). Always valid JSON and valid UTF-8, whatever bytes the guest
+ * puts into a comm or its kernel's symbols. See output.h.
+ */
+#include "tracers/output.h"
+
+#include "tracers/fmt.h"
+
+#define JSON_NAME_MAX 1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
+#define JSON_ESCAPED_MAX 6 /* \u00XX: output bytes for one input byte, at most */
+
+/* What a byte needs: 0 itself, 'u' \u00XX, 'x' a UTF-8 sequence to check, else \ and that letter. */
+/* clang-format off: a table */
+static const char escapes[256] = {
+	[0 ... 7] = 'u', ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', [11] = 'u', ['\f'] = 'f', ['\r'] = 'r',
+	[14 ... 31] = 'u', ['"'] = '"', ['\\'] = '\\', [0x7f] = 'u', [0x80 ... 255] = 'x',
+};
+/* clang-format on */
+
+/* Length of the valid UTF-8 sequence at @s, 0 if there is none: Unicode 15, table 3-7. */
+static size_t utf8_len(const u8 *s, size_t left)
+{
+	u8 lo = 0x80, hi = 0xbf;
+	size_t n;
+
+	if (s[0] >= 0xc2 && s[0] <= 0xdf)
+		n = 2;
+	else if (s[0] >= 0xe0 && s[0] <= 0xef)
+		n = 3;
+	else if (s[0] >= 0xf0 && s[0] <= 0xf4)
+		n = 4;
+	else
+		return 0;
+	if (left < n)
+		return 0;
+	if (s[0] == 0xe0)
+		lo = 0xa0; /* overlong */
+	else if (s[0] == 0xed)
+		hi = 0x9f; /* surrogates */
+	else if (s[0] == 0xf0)
+		lo = 0x90; /* overlong */
+	else if (s[0] == 0xf4)
+		hi = 0x8f; /* above U+10FFFF */
+	if (s[1] < lo || s[1] > hi)
+		return 0;
+	for (size_t i = 2; i < n; i++) {
+		if (s[i] < 0x80 || s[i] > 0xbf)
+			return 0;
+	}
+	return n;
+}
+
+/* One byte or sequence that is not plain; @used_ret: how much of @s it takes. */
+static char *add_special(char *p, const u8 *s, size_t left, size_t *used_ret)
+{
+	char e = escapes[s[0]];
+
+	*used_ret = 1;
+	if (e == 'u')
+		return fmt_hex(fmt_lit(p, "\\u"), s[0], 4);
+	if (e != 'x') {
+		*p++ = '\\';
+		*p++ = e;
+		return p;
+	}
+	*used_ret = utf8_len(s, left);
+	if (*used_ret)
+		return fmt_bytes(p, s, *used_ret);
+	*used_ret = 1;
+	return fmt_lit(p, "\xef\xbf\xbd"); /* U+FFFD */
+}
+
+/* Without quotes; at most JSON_ESCAPED_MAX * @len bytes. */
+static char *add_escaped(char *p, const char *str, size_t len)
+{
+	const u8 *s = (const u8 *)str;
+	size_t i = 0, used;
+
+	while (i < len) {
+		if (!escapes[s[i]]) {
+			*p++ = (char)s[i++];
+			continue;
+		}
+		p = add_special(p, s + i, len - i, &used);
+		i += used;
+	}
+	return p;
+}
+
+void out_json_string(struct buf *b, const char *s, size_t len)
+{
+	char *start, *p;
+
+	if (len > (SIZE_MAX - 2) / JSON_ESCAPED_MAX) {
+		b->failed = true;
+		return;
+	}
+	start = buf_reserve(b, len * JSON_ESCAPED_MAX + 2);
+	if (!start)
+		return;
+	p = start;
+	*p++ = '"';
+	p = add_escaped(p, s, len);
+	*p++ = '"';
+	*p = 0;
+	b->len += (size_t)(p - start);
+}
+
+static char *add_name(char *p, const char *name)
+{
+	return add_escaped(p, name, strnlen(name, JSON_NAME_MAX));
+}
+
+static char *add_address(char *p, u64 addr)
+{
+	return fmt_hex(fmt_lit(p, "0x"), addr, 16);
+}
+
+/* ,"function":...,"module":...,"ip":... */
+static char *add_function(char *p, u64 ip, const struct output_names *names)
+{
+	struct kernel_sym sym;
+	u64 off;
+
+	p = fmt_lit(p, ",\"function\":\"");
+	if (names->sym(names->arg, ip, &sym, &off)) {
+		p = add_name(p, sym.name);
+	} else {
+		p = add_address(p, ip);
+		sym.module = NULL;
+	}
+	p = fmt_lit(p, "\",\"module\":");
+	if (sym.module) {
+		*p++ = '"';
+		p = add_name(p, sym.module);
+		*p++ = '"';
+	} else {
+		p = fmt_lit(p, "null");
+	}
+	p = fmt_lit(p, ",\"ip\":\"");
+	p = add_address(p, ip);
+	*p++ = '"';
+	return p;
+}
+
+static char *add_parent(char *p, u64 parent, const struct output_names *names)
+{
+	struct kernel_sym sym;
+	u64 off;
+
+	p = fmt_lit(p, ",\"parent\":\"");
+	if (names->sym(names->arg, parent, &sym, &off)) {
+		p = add_name(p, sym.name);
+		p = fmt_hex(fmt_lit(p, "+0x"), off, 1);
+		if (sym.module) {
+			p = fmt_lit(p, " [");
+			p = add_name(p, sym.module);
+			*p++ = ']';
+		}
+	} else {
+		p = add_address(p, parent);
+	}
+	*p++ = '"';
+	return p;
+}
+
+void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names)
+{
+	/* four names at most, the comm, six numbers, the keys */
+	char *start = buf_reserve(b, (4 * JSON_NAME_MAX + TRACE_COMM_LEN) * JSON_ESCAPED_MAX + 512);
+	char *p = start;
+
+	if (!p)
+		return;
+	p = fmt_u64(fmt_lit(p, "{\"seq\":"), r->seq);
+	p = fmt_u64(fmt_lit(p, ",\"type\":\"function\",\"ts_ns\":"), r->ts_ns);
+	p = fmt_u64(fmt_lit(p, ",\"cpu\":"), r->cpu);
+	p = fmt_u64(fmt_lit(p, ",\"pid\":"), r->pid);
+	p = fmt_lit(p, ",\"tgid\":");
+	if (r->tgid || !r->pid)
+		p = fmt_u64(p, r->tgid);
+	else
+		p = fmt_lit(p, "null");
+	p = fmt_lit(p, ",\"comm\":\"");
+	p = add_escaped(p, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
+	*p++ = '"';
+	p = add_function(p, r->ip, names);
+	p = add_parent(p, r->parent, names);
+	p = fmt_lit(p, ",\"context\":\"");
+	out_text_flags(r->ctx, p);
+	p = fmt_lit(p + 5, "\"}\n");
+	*p = 0;
+	b->len += (size_t)(p - start);
+}
+
+void out_json_lost(struct buf *b, u64 count, u64 after_seq)
+{
+	buf_addf(b, "{\"type\":\"lost\",\"count\":%llu,\"after\":%llu}\n", (unsigned long long)count,
+		 (unsigned long long)after_seq);
+}
+
+void out_json_end(struct buf *b, const struct output_meta *meta, const char *reason)
+{
+	buf_adds(b, "{\"type\":\"end\",\"reason\":");
+	out_json_string(b, reason, strlen(reason));
+	buf_addf(b,
+		 ",\"records\":%llu,\"lost\":%llu,\"functions\":%llu,\"restored\":%llu,"
+		 "\"verified\":%s}\n",
+		 (unsigned long long)meta->n_records, (unsigned long long)meta->n_lost,
+		 (unsigned long long)meta->n_functions, (unsigned long long)meta->n_restored,
+		 meta->restored ? "true" : "false");
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Records in the layout of the kernel's own `function` tracer with its default options.
+ *
+ * Source: Linux v6.1 kernel/trace/trace.c print_func_help_header_irq(), print_event_info();
+ * trace_output.c trace_print_context(), trace_print_lat_fmt(), trace_seq_print_sym(); compared
+ * with the `trace` file of 6.1 and 6.12 guests (tests/unit/data). The layout is the same in both.
+ *
+ * Deviations, all of them where the agent sees less or the terminal must be protected:
+ * - need-resched: the agent sees only PREEMPT_NEED_RESCHED of preempt_count. It is set together
+ *   with TIF_NEED_RESCHED unless an IPI is still on its way, so it is shown as 'N'; the kernel's 'n'
+ *   (TIF only) shows as '.', 'p' (preempt_count only) as 'N'.
+ * - migrate-disable: the agent has one bit; any depth shows as '1'.
+ * - a control character in a name, which the guest chose, shows as '?': the kernel prints it raw.
+ */
+#include "tracers/output.h"
+
+#include "guest-agent/agent_abi.h"
+#include "tracers/fmt.h"
+
+#define COMM_WIDTH 16
+#define PID_WIDTH 7
+#define SECS_WIDTH 5
+#define CPU_WIDTH 3
+#define TEXT_NAME_MAX 1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
+
+void out_text_flags(u16 ctx, char flags_ret[5])
+{
+	bool irqs = ctx & AGENT_CTX_IRQS_OFF, bh = ctx & AGENT_CTX_BH_OFF;
+	bool hard = ctx & AGENT_CTX_HARDIRQ, soft = ctx & AGENT_CTX_SOFTIRQ;
+	unsigned int depth = ctx & AGENT_CTX_PREEMPT;
+
+	if (irqs)
+		flags_ret[0] = bh ? 'D' : 'd';
+	else
+		flags_ret[0] = bh ? 'b' : '.';
+	flags_ret[1] = ctx & AGENT_CTX_RESCHED ? 'N' : '.';
+	if (ctx & AGENT_CTX_NMI)
+		flags_ret[2] = hard ? 'Z' : 'z';
+	else if (hard)
+		flags_ret[2] = soft ? 'H' : 'h';
+	else
+		flags_ret[2] = soft ? 's' : '.';
+	flags_ret[3] = ".123456789abcdef"[depth];
+	flags_ret[4] = ctx & AGENT_CTX_MIGRATE ? '1' : '.';
+}
+
+void out_text_head(struct buf *b, const struct output_meta *meta)
+{
+	/* entries still in the buffer, and all that were ever written to it: trace.c print_event_info() */
+	u64 kept = meta->n_records, written = meta->n_records + meta->n_lost;
+
+	buf_addf(b, "# tracer: %s\n#\n", meta->tracer);
+	buf_addf(b, "# entries-in-buffer/entries-written: %llu/%llu   #P:%u\n#\n",
+		 (unsigned long long)kept, (unsigned long long)written, meta->vcpus);
+	buf_adds(b, "#                                _-----=> irqs-off/BH-disabled\n"
+		    "#                               / _----=> need-resched\n"
+		    "#                              | / _---=> hardirq/softirq\n"
+		    "#                              || / _--=> preempt-depth\n"
+		    "#                              ||| / _-=> migrate-disable\n"
+		    "#                              |||| /     delay\n"
+		    "#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
+		    "#              | |         |   |||||     |         |\n");
+}
+
+static char *add_printable(char *p, const char *s, size_t len)
+{
+	/* C0, DEL, and C1 as a lone byte or as UTF-8; anything else is text in some encoding */
+	for (size_t i = 0; i < len; i++) {
+		u8 c = (u8)s[i], prev = i ? (u8)s[i - 1] : 0;
+		bool c1 = c >= 0x80 && c < 0xa0 && (prev < 0x80 || prev == 0xc2);
+
+		*p++ = c < 0x20 || c == 0x7f || c1 ? '?' : (char)c;
+	}
+	return p;
+}
+
+static char *add_task(char *p, const struct trace_record *r)
+{
+	const char *comm = r->pid ? r->comm : "<idle>"; /* trace.c __trace_find_cmdline() */
+	size_t len = strnlen(comm, TRACE_COMM_LEN), digits = fmt_digits(r->pid);
+
+	p = fmt_pad(p, ' ', COMM_WIDTH - len);
+	p = add_printable(p, comm, len);
+	*p++ = '-';
+	p = fmt_u64_n(p, r->pid, digits);
+	return fmt_pad(p, ' ', digits < PID_WIDTH ? PID_WIDTH - digits : 0);
+}
+
+static char *add_cpu(char *p, unsigned int cpu)
+{
+	p = fmt_lit(p, " [");
+	p = fmt_u64_n(p, cpu, MAX(fmt_digits(cpu), (size_t)CPU_WIDTH));
+	return fmt_lit(p, "] ");
+}
+
+static char *add_time(char *p, u64 ts_ns)
+{
+	/* rounded to the nearest microsecond, as ns2usecs() does; no overflow at the top */
+	u64 us = ts_ns / 1000 + (ts_ns % 1000 >= 500);
+	u64 secs = us / 1000000;
+	size_t digits = fmt_digits(secs);
+
+	*p++ = ' ';
+	p = fmt_pad(p, ' ', digits < SECS_WIDTH ? SECS_WIDTH - digits : 0);
+	p = fmt_u64_n(p, secs, digits);
+	*p++ = '.';
+	p = fmt_u64_n(p, us % 1000000, 6);
+	return fmt_lit(p, ": ");
+}
+
+/* Where a function returns to that a kretprobe hijacked: trace_output.c kretprobed(). */
+static bool is_kretprobe_trampoline(const char *name)
+{
+	return !strcmp(name, "arch_rethook_trampoline") || !strcmp(name, "__kretprobe_trampoline") ||
+	       !strcmp(name, "kretprobe_trampoline");
+}
+
+/* The name alone: without sym-offset the kernel shows neither offset nor module. */
+static char *add_sym(char *p, u64 addr, const struct output_names *names)
+{
+	struct kernel_sym sym;
+	u64 off;
+
+	if (!names->sym(names->arg, addr, &sym, &off))
+		return fmt_hex(fmt_lit(p, "0x"), addr, 8);
+	if (!off && is_kretprobe_trampoline(sym.name))
+		return fmt_lit(p, "[unknown/kretprobe'd]");
+	return add_printable(p, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
+}
+
+void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names)
+{
+	char *start = buf_reserve(b, 2 * TEXT_NAME_MAX + 128), *p = start;
+
+	if (!p)
+		return;
+	p = add_task(p, r);
+	p = add_cpu(p, r->cpu);
+	out_text_flags(r->ctx, p);
+	p = add_time(p + 5, r->ts_ns);
+	p = add_sym(p, r->ip, names);
+	p = fmt_lit(p, " <-");
+	p = add_sym(p, r->parent, names);
+	*p++ = '\n';
+	*p = 0;
+	b->len += (size_t)(p - start);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The recording file, version 1. Private to rec_file.c (writer) and rec_reader.c; described for
+ * users in hvftrace-recording(5).
+ *
+ *   file   = magic[8] version:u32 zero:u32 chunk...
+ *   chunk  = type:u8 len:u32 payload[len] crc:u32      crc32 (IEEE) of type and payload
+ *
+ *   META     JSON: what was traced; the first chunk, exactly once
+ *   SYM      definitions of addresses, numbered 0, 1, 2 ... over the whole file, each before its use:
+ *              addr:u64 off:v size:v kind:u8 name_len:u16 name module_len:u16 module
+ *              kind is kallsyms' type letter, 0 when the name is not known; module_len 0: the kernel's
+ *   TASK     definitions of tasks: slot:v pid:v tgid:v comm_len:u8 comm
+ *              a slot may be defined again: later records mean the new task
+ *   RECORDS  seq:v ts:u64 of the first record, then for each record:
+ *              flags:u8 [seq_step:v] [cpu:v] [task:v] [ctx:v] ts:z sym(ip):v sym(parent):v
+ *              left out (flag clear): seq_step 1, and cpu, task and ctx as in the chunk's last record
+ *              (0 before its first); ts is relative to the last record's (to ts for the first)
+ *   LOST     count:u64 after_seq:u64
+ *   END      JSON: the totals; the last chunk
+ *
+ * Integers are little-endian; v is a LEB128 varint, z a zigzag one. No state but the definitions
+ * lives longer than a chunk. Files only grow at their end; one that stops before END was cut.
+ */
+#ifndef TRACERS_REC_FORMAT_H
+#define TRACERS_REC_FORMAT_H
+
+#include "base/types.h"
+
+#define REC_MAGIC "HVFTREC\n"
+#define REC_MAGIC_BYTES 8
+#define REC_VERSION 1
+#define REC_HEAD_BYTES 16
+#define REC_CHUNK_HEAD 5 /* type, len */
+#define REC_CHUNK_TAIL 4 /* crc */
+#define REC_CHUNK_MAX (1u << 20) /* a reader refuses longer ones */
+#define REC_CHUNK_FULL (64u << 10) /* a writer begins a new one */
+
+#define REC_TASK_SLOTS 16384
+#define REC_NAME_MAX 1024
+
+#define REC_CHUNK_META 'M'
+#define REC_CHUNK_SYM 'S'
+#define REC_CHUNK_TASK 'T'
+#define REC_CHUNK_RECORDS 'R'
+#define REC_CHUNK_LOST 'L'
+#define REC_CHUNK_END 'E'
+
+/* flags of a record; bits 7..5 hold the type (enum trace_type) */
+#define REC_F_SEQ 0x01
+#define REC_F_CPU 0x02
+#define REC_F_TASK 0x04
+#define REC_F_CTX 0x08
+#define REC_F_ZERO 0x10 /* must be clear */
+#define REC_TYPE_SHIFT 5
+
+/* the longest record: flags and seven varints */
+#define REC_VARINT_MAX 10
+#define REC_RECORD_MAX (1 + 7 * REC_VARINT_MAX)
+
+/** rec_crc32 - go on with @crc (0 to begin) over @len bytes; CRC-32 as in IEEE 802.3 and zlib */
+u32 rec_crc32(u32 crc, const void *data, size_t len);
+
+#endif

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * The recording reader. A recording is hostile input: every length, number and reference is checked,
+ * and memory grows with what the file holds, never with what it claims. See rec_format.h.
+ */
+#include "tracers/output.h"
+#include "tracers/rec_format.h"
+
+#include "base/cleanup.h"
+#include "base/cursor.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_BLOCK (64u << 10)
+
+struct rec_sym {
+	u64 addr, off, size_bytes;
+	const char *name; /* NULL: not known */
+	const char *module;
+	char type;
+};
+
+struct rec_task {
+	u32 pid, tgid;
+	char comm[TRACE_COMM_LEN + 1];
+};
+
+struct arena_block {
+	struct arena_block *next;
+	char bytes[];
+};
+
+struct rec_reader {
+	FILE *file; /* NULL: @mem */
+	struct cursor mem;
+	u64 offset; /* of the chunk under way */
+	struct output_meta meta;
+	bool ended;
+	bool damaged; /* for good: nothing after it can be trusted */
+	/* the chunk under way */
+	u8 type;
+	u8 *payload;
+	size_t payload_cap;
+	struct cursor cur;
+	struct trace_record prev; /* the chunk's last record */
+	u32 prev_task;
+	/* definitions */
+	struct rec_sym *syms;
+	size_t n_syms, syms_cap;
+	u32 *by_addr; /* hash of addresses; index + 1 */
+	size_t by_addr_slots; /* a power of two, at least twice n_syms */
+	struct rec_task *tasks;
+	struct arena_block *arena;
+	size_t arena_left;
+};
+
+enum { SRC_ALL, SRC_END, SRC_PARTIAL };
+
+static must_check int bad(const struct rec_reader *r, struct err *err, const char *what)
+{
+	return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0, "recording damaged at byte %llu: %s",
+		       (unsigned long long)r->offset, what);
+}
+
+/* @len bytes; SRC_END: not one was left, SRC_PARTIAL: some. Negative errno: the read failed. */
+static int source_read(struct rec_reader *r, void *buf, size_t len, struct err *err)
+{
+	size_t got;
+
+	if (!r->file) {
+		if (cursor_bytes(&r->mem, buf, len))
+			return SRC_ALL;
+		return cursor_left(&r->mem) ? SRC_PARTIAL : SRC_END;
+	}
+	got = fread(buf, 1, len, r->file);
+	if (got == len)
+		return SRC_ALL;
+	if (ferror(r->file))
+		return err_set(err, -EIO, ERR_IO, 0, "cannot read the recording");
+	return got ? SRC_PARTIAL : SRC_END;
+}
+
+/* Grows in steps, so that a cut file that claims a long chunk does not make us allocate it. */
+static int read_payload(struct rec_reader *r, size_t len, struct err *err)
+{
+	size_t got = 0, step;
+	int rc = SRC_ALL;
+	u8 *p;
+
+	while (got < len) {
+		step = MIN(len - got, (size_t)REC_CHUNK_FULL);
+		if (r->payload_cap < got + step) {
+			p = realloc(r->payload, got + step);
+			if (!p)
+				return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a chunk");
+			r->payload = p;
+			r->payload_cap = got + step;
+		}
+		rc = source_read(r, r->payload + got, step, err);
+		if (rc)
+			return rc;
+		got += step;
+	}
+	return rc;
+}
+
+/*
+ * The next chunk, checked. Return: 0; SRC_END or SRC_PARTIAL: the file stops; negative errno.
+ * A file that kill -9 or a full disk cut stops in the middle of a chunk: that is not damage.
+ */
+static int next_chunk(struct rec_reader *r, struct err *err)
+{
+	u8 head[REC_CHUNK_HEAD], tail[REC_CHUNK_TAIL];
+	u32 len, crc;
+	int rc;
+
+	rc = source_read(r, head, sizeof(head), err);
+	if (rc)
+		return rc;
+	memcpy(&len, head + 1, sizeof(len));
+	if (len > REC_CHUNK_MAX)
+		return bad(r, err, "a chunk longer than any may be");
+	rc = read_payload(r, len, err);
+	if (!rc)
+		rc = source_read(r, tail, sizeof(tail), err);
+	if (rc)
+		return rc < 0 ? rc : SRC_PARTIAL;
+	memcpy(&crc, tail, sizeof(crc));
+	if (crc != rec_crc32(rec_crc32(0, head, 1), r->payload, len))
+		return bad(r, err, "a chunk's checksum is wrong");
+	r->type = head[0];
+	r->cur = cursor_init(r->payload, len);
+	r->offset += sizeof(head) + len + sizeof(tail);
+	return 0;
+}
+
+static bool get_varint(struct cursor *c, u64 *ret)
+{
+	u64 v = 0;
+
+	for (unsigned int shift = 0; shift < 64 && c->pos < c->len; shift += 7) {
+		u8 byte = c->data[c->pos++];
+
+		if (shift == 63 && byte > 1)
+			return false;
+		v |= (u64)(byte & 0x7f) << shift;
+		if (!(byte & 0x80)) {
+			*ret = v;
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool get_varint_max(struct cursor *c, u64 max, u64 *ret)
+{
+	return get_varint(c, ret) && *ret <= max;
+}
+
+static char *arena_string(struct rec_reader *r, const void *s, size_t len)
+{
+	struct arena_block *b = r->arena;
+	char *p;
+
+	if (!b || r->arena_left < len + 1) {
+		b = malloc(sizeof(*b) + ARENA_BLOCK); /* ARENA_BLOCK > REC_NAME_MAX */
+		if (!b)
+			return NULL;
+		b->next = r->arena;
+		r->arena = b;
+		r->arena_left = ARENA_BLOCK;
+	}
+	p = b->bytes + ARENA_BLOCK - r->arena_left;
+	r->arena_left -= len + 1;
+	memcpy(p, s, len);
+	p[len] = 0;
+	return p;
+}
+
+static size_t addr_hash(const struct rec_reader *r, u64 addr)
+{
+	return (addr * 0x9e3779b97f4a7c15) >> 32 & (r->by_addr_slots - 1);
+}
+
+static void index_sym(struct rec_reader *r, u32 i)
+{
+	size_t h = addr_hash(r, r->syms[i].addr);
+
+	while (r->by_addr[h] && r->syms[r->by_addr[h] - 1].addr != r->syms[i].addr)
+		h = (h + 1) & (r->by_addr_slots - 1);
+	r->by_addr[h] = i + 1;
+}
+
+static int grow_syms(struct rec_reader *r)
+{
+	size_t cap = r->syms_cap ? r->syms_cap * 2 : 1024;
+	struct rec_sym *syms = reallocarray(r->syms, cap, sizeof(*syms));
+	u32 *by_addr;
+
+	if (!syms)
+		return -ENOMEM;
+	r->syms = syms;
+	by_addr = calloc(cap * 2, sizeof(*by_addr));
+	if (!by_addr)
+		return -ENOMEM;
+	free(r->by_addr);
+	r->by_addr = by_addr;
+	r->by_addr_slots = cap * 2;
+	r->syms_cap = cap;
+	for (size_t i = 0; i < r->n_syms; i++)
+		index_sym(r, (u32)i);
+	return 0;
+}
+
+/* A string with a 16-bit length; a NUL inside would hide the rest, so there is none. */
+static int get_name(struct rec_reader *r, const char **ret)
+{
+	const u8 *s;
+	u16 len;
+
+	if (!cursor_u16(&r->cur, &len) || len > REC_NAME_MAX)
+		return -EBADMSG;
+	s = r->cur.data + r->cur.pos;
+	if (!cursor_skip(&r->cur, len) || memchr(s, 0, len))
+		return -EBADMSG;
+	*ret = NULL;
+	if (len) {
+		*ret = arena_string(r, s, len);
+		if (!*ret)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int read_sym(struct rec_reader *r)
+{
+	struct rec_sym sym;
+	int rc;
+
+	if (!cursor_u64(&r->cur, &sym.addr) || !get_varint(&r->cur, &sym.off) ||
+	    !get_varint(&r->cur, &sym.size_bytes) || !cursor_u8(&r->cur, (u8 *)&sym.type))
+		return -EBADMSG;
+	rc = get_name(r, &sym.name);
+	if (!rc)
+		rc = get_name(r, &sym.module);
+	if (rc)
+		return rc;
+	if (!sym.type != !sym.name || (sym.module && !sym.name) || r->n_syms >= UINT32_MAX / 4)
+		return -EBADMSG;
+	if (r->n_syms == r->syms_cap) {
+		rc = grow_syms(r);
+		if (rc)
+			return rc;
+	}
+	r->syms[r->n_syms++] = sym;
+	index_sym(r, (u32)r->n_syms - 1);
+	return 0;
+}
+
+static int read_task(struct rec_reader *r)
+{
+	u64 slot, pid, tgid;
+	struct rec_task *t;
+	u8 len;
+
+	if (!get_varint_max(&r->cur, REC_TASK_SLOTS - 1, &slot) ||
+	    !get_varint_max(&r->cur, UINT32_MAX, &pid) ||
+	    !get_varint_max(&r->cur, UINT32_MAX, &tgid) || !cursor_u8(&r->cur, &len) ||
+	    len > TRACE_COMM_LEN)
+		return -EBADMSG;
+	t = &r->tasks[slot];
+	*t = (struct rec_task){ .pid = (u32)pid, .tgid = (u32)tgid };
+	return cursor_bytes(&r->cur, t->comm, len) ? 0 : -EBADMSG;
+}
+
+static int read_all(struct rec_reader *r, int (*one)(struct rec_reader *r), struct err *err)
+{
+	int rc = 0;
+
+	while (!rc && cursor_left(&r->cur))
+		rc = one(r);
+	if (rc == -ENOMEM)
+		return err_set(err, rc, ERR_NO_MEMORY, 0, "no memory for the recording's names");
+	return rc ? bad(r, err, "a definition does not make sense") : 0;
+}
+
+static void copy_string(json_t *obj, const char *key, char *ret, size_t size)
+{
+	const char *s = json_string_value(json_object_get(obj, key));
+
+	if (s)
+		strncat(ret, s, size - 1); /* @ret is empty */
+}
+
+static u64 get_u64(json_t *obj, const char *key)
+{
+	return (u64)json_integer_value(json_object_get(obj, key));
+}
+
+static int read_meta(struct rec_reader *r, struct err *err)
+{
+	json_t *obj = json_loadb((const char *)r->payload, r->cur.len, 0, NULL);
+	struct output_meta *m = &r->meta;
+
+	if (!json_is_object(obj)) {
+		json_decref(obj);
+		return bad(r, err, "its metadata is not a JSON object");
+	}
+	if (r->type == REC_CHUNK_META) {
+		copy_string(obj, "tracer", m->tracer, sizeof(m->tracer));
+		copy_string(obj, "guest", m->guest, sizeof(m->guest));
+		copy_string(obj, "release", m->release, sizeof(m->release));
+		m->vcpus = (u32)get_u64(obj, "vcpus");
+		m->started_ns = get_u64(obj, "started_ns");
+	} else {
+		m->n_records = get_u64(obj, "records");
+		m->n_lost = get_u64(obj, "lost");
+		m->n_functions = get_u64(obj, "functions");
+		m->n_restored = get_u64(obj, "functions_restored");
+		m->restored = json_is_true(json_object_get(obj, "restored"));
+	}
+	json_decref(obj);
+	r->cur.pos = r->cur.len;
+	return 0;
+}
+
+static int records_begin(struct rec_reader *r, struct err *err)
+{
+	u64 seq;
+
+	r->prev = (struct trace_record){ 0 };
+	r->prev_task = 0;
+	if (!get_varint(&r->cur, &seq) || !cursor_u64(&r->cur, &r->prev.ts_ns))
+		return bad(r, err, "a chunk of records without a beginning");
+	r->prev.seq = seq - 1;
+	return 0;
+}
+
+static bool read_changes(struct rec_reader *r, u8 flags)
+{
+	struct trace_record *p = &r->prev;
+	u64 v = 1;
+
+	if ((flags & REC_F_SEQ) && !get_varint(&r->cur, &v))
+		return false;
+	p->seq += v;
+	if (flags & REC_F_CPU) {
+		if (!get_varint_max(&r->cur, UINT16_MAX, &v))
+			return false;
+		p->cpu = (u16)v;
+	}
+	if (flags & REC_F_TASK) {
+		if (!get_varint_max(&r->cur, REC_TASK_SLOTS - 1, &v))
+			return false;
+		r->prev_task = (u32)v;
+	}
+	if (flags & REC_F_CTX) {
+		if (!get_varint_max(&r->cur, UINT16_MAX, &v))
+			return false;
+		p->ctx = (u16)v;
+	}
+	return true;
+}
+
+static int read_record(struct rec_reader *r, struct trace_record *rec, struct err *err)
+{
+	const struct rec_task *t;
+	u64 ts, ip, parent;
+	u8 flags;
+
+	if (!cursor_u8(&r->cur, &flags) || (flags & REC_F_ZERO) || !read_changes(r, flags) ||
+	    !get_varint(&r->cur, &ts) || !get_varint_max(&r->cur, UINT32_MAX, &ip) ||
+	    !get_varint_max(&r->cur, UINT32_MAX, &parent) || ip >= r->n_syms ||
+	    parent >= r->n_syms)
+		return bad(r, err, "a record does not make sense");
+	t = &r->tasks[r->prev_task];
+	r->prev.ts_ns += (ts >> 1) ^ (0 - (ts & 1));
+	r->prev.ip = r->syms[ip].addr;
+	r->prev.parent = r->syms[parent].addr;
+	r->prev.type = flags >> REC_TYPE_SHIFT;
+	r->prev.pid = t->pid;
+	r->prev.tgid = t->tgid;
+	memcpy(r->prev.comm, t->comm, sizeof(t->comm));
+	*rec = r->prev;
+	return 0;
+}
+
+static int read_lost(struct rec_reader *r, struct trace_record *rec, struct err *err)
+{
+	u64 count, after;
+
+	if (!cursor_u64(&r->cur, &count) || !cursor_u64(&r->cur, &after) || cursor_left(&r->cur))
+		return bad(r, err, "a count of lost records does not make sense");
+	*rec = (struct trace_record){ .seq = count };
+	return 0;
+}
+
+/* What a new chunk means; true in @item_ret: *kind_ret (and @rec) is the next item. */
+static int begin_chunk(struct rec_reader *r, enum rec_kind *kind_ret, struct trace_record *rec,
+		       bool *item_ret, struct err *err)
+{
+	int rc;
+
+	switch (r->type) {
+	case REC_CHUNK_SYM:
+		return read_all(r, read_sym, err);
+	case REC_CHUNK_TASK:
+		return read_all(r, read_task, err);
+	case REC_CHUNK_RECORDS:
+		return records_begin(r, err);
+	case REC_CHUNK_LOST:
+		*kind_ret = REC_LOST;
+		*item_ret = true;
+		return read_lost(r, rec, err);
+	case REC_CHUNK_END:
+		rc = read_meta(r, err);
+		r->ended = !rc;
+		return rc;
+	case REC_CHUNK_META:
+		return bad(r, err, "a second chunk of metadata");
+	default: /* of a later minor format: its checksum was right, go on */
+		r->cur.pos = r->cur.len;
+		return 0;
+	}
+}
+
+static int next_item(struct rec_reader *r, enum rec_kind *kind_ret, struct trace_record *rec,
+		     struct err *err)
+{
+	bool item = false;
+	int rc;
+
+	while (!r->ended) {
+		if (r->type == REC_CHUNK_RECORDS && cursor_left(&r->cur)) {
+			*kind_ret = REC_RECORD;
+			return read_record(r, rec, err);
+		}
+		r->type = 0;
+		rc = next_chunk(r, err);
+		if (rc > 0) {
+			*kind_ret = REC_CUT;
+			return 0;
+		}
+		if (!rc)
+			rc = begin_chunk(r, kind_ret, rec, &item, err);
+		if (rc || item)
+			return rc;
+	}
+	*kind_ret = REC_END;
+	return 0;
+}
+
+int rec_reader_next(struct rec_reader *r, enum rec_kind *kind_ret, struct trace_record *rec,
+		    struct err *err)
+{
+	int rc;
+
+	if (r->damaged)
+		return bad(r, err, "it was found damaged before");
+	rc = next_item(r, kind_ret, rec, err);
+	r->damaged = rc < 0;
+	return rc;
+}
+
+static bool reader_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	const struct rec_reader *r = arg;
+	const struct rec_sym *s;
+	size_t h;
+
+	if (!r->n_syms)
+		return false;
+	for (h = addr_hash(r, addr); r->by_addr[h]; h = (h + 1) & (r->by_addr_slots - 1)) {
+		s = &r->syms[r->by_addr[h] - 1];
+		if (s->addr != addr)
+			continue;
+		if (!s->name)
+			return false;
+		*ret = (struct kernel_sym){ s->name, s->module, addr - s->off, s->size_bytes, s->type };
+		*off_ret = s->off;
+		return true;
+	}
+	return false;
+}
+
+struct output_names rec_reader_names(struct rec_reader *r)
+{
+	return (struct output_names){ reader_sym, r };
+}
+
+const struct output_meta *rec_reader_meta(const struct rec_reader *r)
+{
+	return &r->meta;
+}
+
+static void reader_closep(struct rec_reader **r)
+{
+	rec_reader_close(*r);
+}
+
+static int read_head(struct rec_reader *r, struct err *err)
+{
+	u8 head[REC_HEAD_BYTES];
+	u32 version;
+	int rc;
+
+	rc = source_read(r, head, sizeof(head), err);
+	if (rc < 0)
+		return rc;
+	if (rc || memcmp(head, REC_MAGIC, REC_MAGIC_BYTES) != 0)
+		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0, "not a recording of hvftrace");
+	memcpy(&version, head + REC_MAGIC_BYTES, sizeof(version));
+	if (version != REC_VERSION)
+		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0,
+			       "recording of format version %u; this program reads version %u", version,
+			       REC_VERSION);
+	r->offset = sizeof(head);
+	rc = next_chunk(r, err);
+	if (rc < 0)
+		return rc;
+	if (rc)
+		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0,
+			       "the recording was cut before its metadata");
+	if (r->type != REC_CHUNK_META)
+		return bad(r, err, "it does not begin with its metadata");
+	return read_meta(r, err);
+}
+
+/* Takes over @file, also when it fails. */
+static int reader_open(FILE *file, struct cursor mem, struct rec_reader **ret, struct err *err)
+{
+	_cleanup_fclose_ FILE *owned = file;
+	_cleanup_(reader_closep) struct rec_reader *r = calloc(1, sizeof(*r));
+	int rc;
+
+	if (r)
+		r->tasks = calloc(REC_TASK_SLOTS, sizeof(*r->tasks));
+	if (!r || !r->tasks)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a recording");
+	r->file = no_cleanup_ptr(owned);
+	r->mem = mem;
+	rc = read_head(r, err);
+	if (rc)
+		return rc;
+	*ret = no_cleanup_ptr(r);
+	return 0;
+}
+
+int rec_reader_open(const char *path, struct rec_reader **ret, struct err *err)
+{
+	FILE *file = fopen(path, "rbe");
+	int no = errno;
+
+	if (!file)
+		return err_set(err, -no, no == ENOENT ? ERR_NOT_FOUND : ERR_IO, 0,
+			       "cannot open %s: %s", path, strerrordesc_np(no));
+	return reader_open(file, cursor_init(NULL, 0), ret, err);
+}
+
+int rec_reader_open_mem(const void *data, size_t len, struct rec_reader **ret, struct err *err)
+{
+	return reader_open(NULL, cursor_init(data, len), ret, err);
+}
+
+void rec_reader_close(struct rec_reader *r)
+{
+	if (!r)
+		return;
+	if (r->file)
+		fclose(r->file);
+	while (r->arena) {
+		struct arena_block *b = r->arena;
+
+		r->arena = b->next;
+		free(b);
+	}
+	free(r->by_addr);
+	free(r->syms);
+	free(r->tasks);
+	free(r->payload);
+	free(r);
+}

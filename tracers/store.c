@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Records in memory. See store.h.
+ *
+ * A record takes 32 bytes; its seq is its place, its comm an index into a table of names in use,
+ * each counted by the records that have it and given up with the last of them.
+ */
+#include "tracers/store.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COMMS 16384 /* names in use at a time; 0 is "<...>" */
+#define COMM_UNKNOWN "<...>"
+#define LOCK_BATCH 256 /* records copied under one hold of the lock */
+#define TOP_4G 0xffffffff00000000
+
+struct entry {
+	u64 ts_ns;
+	u32 ip, parent; /* lower halves; the upper one is all ones */
+	u32 pid, tgid;
+	u16 comm, cpu, ctx;
+	u8 type, pad;
+};
+
+_Static_assert(sizeof(struct entry) <= 40, "8 MiB are to hold 200,000 records and more");
+
+struct comm {
+	char text[TRACE_COMM_LEN];
+	u32 refs;
+	u16 next; /* of the same hash, or the next free one; 0: none */
+};
+
+struct store {
+	pthread_mutex_t lock; /* over everything below */
+	u64 newest; /* seq of the last record; the record of seq n lies in entries[n & mask] */
+	u64 mask;
+	u64 commless;
+	u16 free_comm; /* 0: none */
+	u16 heads[COMMS]; /* by hash; 0: none */
+	struct comm comms[COMMS];
+	struct entry entries[];
+};
+
+static u64 oldest_of(const struct store *s)
+{
+	return s->newest > s->mask ? s->newest - s->mask : 1;
+}
+
+int store_create(u32 records, struct store **ret, struct err *err)
+{
+	struct store *s;
+	size_t n = 1;
+
+	if (!records)
+		records = STORE_DEFAULT_RECORDS;
+	if (records > STORE_MAX_RECORDS)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %u records can be kept",
+			       STORE_MAX_RECORDS);
+	while (n < records)
+		n *= 2;
+	s = calloc(1, sizeof(*s) + n * sizeof(s->entries[0])); /* pages come as they are used */
+	if (!s)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to keep %zu records", n);
+	pthread_mutex_init(&s->lock, NULL);
+	s->mask = n - 1;
+	for (u16 i = 1; i < COMMS - 1; i++)
+		s->comms[i].next = i + 1;
+	s->free_comm = 1;
+	*ret = s;
+	return 0;
+}
+
+void store_destroy(struct store *s)
+{
+	if (!s)
+		return;
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+static u16 *comm_head(struct store *s, const char text[TRACE_COMM_LEN])
+{
+	u64 word[2];
+
+	memcpy(word, text, sizeof(word));
+	return &s->heads[((word[0] ^ (word[1] * 31)) * 0x9e3779b97f4a7c15) >> 32 & (COMMS - 1)];
+}
+
+static u16 comm_get(struct store *s, const char *comm)
+{
+	char text[TRACE_COMM_LEN] = { 0 };
+	u16 *head, i;
+
+	memcpy(text, comm, strnlen(comm, sizeof(text)));
+	if (!strncmp(text, COMM_UNKNOWN, sizeof(text)))
+		return 0;
+	head = comm_head(s, text);
+	for (i = *head; i; i = s->comms[i].next) {
+		if (!memcmp(s->comms[i].text, text, sizeof(text))) {
+			s->comms[i].refs++;
+			return i;
+		}
+	}
+	i = s->free_comm;
+	if (!i) {
+		s->commless++;
+		return 0;
+	}
+	s->free_comm = s->comms[i].next;
+	memcpy(s->comms[i].text, text, sizeof(text));
+	s->comms[i].refs = 1;
+	s->comms[i].next = *head;
+	*head = i;
+	return i;
+}
+
+static void comm_put(struct store *s, u16 i)
+{
+	u16 *link;
+
+	if (!i || --s->comms[i].refs)
+		return;
+	for (link = comm_head(s, s->comms[i].text); *link != i; link = &s->comms[*link].next)
+		;
+	*link = s->comms[i].next;
+	s->comms[i].next = s->free_comm;
+	s->free_comm = i;
+}
+
+static void append_one(struct store *s, struct trace_record *r)
+{
+	struct entry *e = &s->entries[(s->newest + 1) & s->mask];
+	u16 old = e->comm;
+
+	r->seq = ++s->newest;
+	*e = (struct entry){
+		.ts_ns = r->ts_ns,
+		.ip = (u32)r->ip,
+		.parent = (u32)r->parent,
+		.pid = r->pid,
+		.tgid = r->tgid,
+		.comm = comm_get(s, r->comm),
+		.cpu = r->cpu,
+		.ctx = r->ctx,
+		.type = r->type,
+	};
+	comm_put(s, old); /* after comm_get(): often it is the same name */
+}
+
+void store_append(struct store *s, struct trace_record *r, size_t n)
+{
+	for (size_t i = 0, batch; i < n; i += batch) {
+		batch = MIN(n - i, (size_t)LOCK_BATCH);
+		pthread_mutex_lock(&s->lock);
+		for (size_t j = i; j < i + batch; j++)
+			append_one(s, &r[j]);
+		pthread_mutex_unlock(&s->lock);
+	}
+}
+
+static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
+{
+	const struct entry *e = &s->entries[seq & s->mask];
+
+	*ret = (struct trace_record){
+		.seq = seq,
+		.ts_ns = e->ts_ns,
+		.ip = TOP_4G | e->ip,
+		.parent = TOP_4G | e->parent,
+		.pid = e->pid,
+		.tgid = e->tgid,
+		.cpu = e->cpu,
+		.ctx = e->ctx,
+		.type = e->type,
+	};
+	if (e->comm)
+		memcpy(ret->comm, s->comms[e->comm].text, TRACE_COMM_LEN);
+	else
+		memcpy(ret->comm, COMM_UNKNOWN, sizeof(COMM_UNKNOWN));
+}
+
+/* Up to LOCK_BATCH records from *seq on; false: *seq is no longer there. */
+static bool read_batch(struct store *s, u64 *seq, struct trace_record *buf, size_t max,
+		       size_t *n_ret, u64 *oldest_ret)
+{
+	bool there;
+
+	*n_ret = 0;
+	pthread_mutex_lock(&s->lock);
+	*oldest_ret = oldest_of(s);
+	if (!*seq)
+		*seq = *oldest_ret;
+	there = *seq >= *oldest_ret;
+	if (there && *seq <= s->newest) {
+		*n_ret = MIN((size_t)MIN(s->newest - *seq + 1, (u64)LOCK_BATCH), max);
+		for (size_t i = 0; i < *n_ret; i++)
+			get_one(s, *seq + i, &buf[i]);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return there;
+}
+
+int store_read(struct store *s, u64 after, struct trace_record *buf, size_t max, size_t *n_ret,
+	       u64 *oldest_ret, struct err *err)
+{
+	u64 seq = after ? after + 1 : 0;
+	size_t n;
+
+	*n_ret = 0;
+	if (after == UINT64_MAX) /* nothing can come after it */
+		seq = after;
+	do {
+		if (!read_batch(s, &seq, buf + *n_ret, max - *n_ret, &n, oldest_ret)) {
+			if (*n_ret) /* overtaken between two batches: the next read says so */
+				return 0;
+			return err_set(err, -ESTALE, ERR_CURSOR_GONE, 0,
+				       "record %llu was overwritten; the oldest kept is %llu",
+				       (unsigned long long)seq, (unsigned long long)*oldest_ret);
+		}
+		seq += n;
+		*n_ret += n;
+	} while (n == LOCK_BATCH && *n_ret < max);
+	return 0;
+}
+
+void store_info(struct store *s, struct store_info *ret)
+{
+	pthread_mutex_lock(&s->lock);
+	*ret = (struct store_info){ s->newest, oldest_of(s), s->commless };
+	pthread_mutex_unlock(&s->lock);
+}
