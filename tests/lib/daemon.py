@@ -71,12 +71,15 @@ class Problem(AssertionError):
 
 
 class Daemon:
-    """user: run as this uid; state_dir: shared by several daemons one after another"""
+    """
+    user:      run as this uid
+    state_dir: shared by several daemons one after another
+    linger:    the daemon may outlive this process
+    """
 
-    def __init__(self, build=None, user=None, state_dir=None, env=None):
-        self.build, self.user, self.env = build, user, env or {}
+    def __init__(self, build=None, user=None, state_dir=None, env=None, linger=False):
+        self.build, self.user, self.env, self.linger = build, user, env or {}, linger
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-daemon-"))
-        self.own_state = state_dir is None
         self.state_dir = pathlib.Path(state_dir) if state_dir else self.dir / "state"
         self.socket = self.dir / "api.sock"
         self.log_path = self.dir / "hvftraced.log"
@@ -103,7 +106,8 @@ class Daemon:
                 [binary("hvftraced", self.build), "--listen", f"unix:{self.socket}",
                  "--state-dir", str(self.state_dir)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-                preexec_fn=die_with_parent, user=self.user, env=env)
+                user=self.user, env=env,
+                preexec_fn=None if self.linger else die_with_parent)
 
         def up():
             if self.process.poll() is not None:

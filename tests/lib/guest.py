@@ -95,17 +95,19 @@ class Guest:
     ram:     "memfd" (a shared mapping) or "anonymous" (QEMU's and libvirt's default)
     cpu:     QEMU's -cpu; max has 5-level page tables
     extra:   more QEMU arguments
+    linger:  the guest may outlive this process
     """
 
     def __init__(self, kernel="cloud-6.1", mem=512, cpus=2, append="", load="light", modules=(),
-                 ram="memfd", cpu="max", extra=(), initrd=None, user=None, ready=True, timeout=120):
+                 ram="memfd", cpu="max", extra=(), initrd=None, user=None, ready=True, timeout=120,
+                 linger=False):
         self.kernel = kernel_dir(kernel) if kernel else None
         self.mem, self.cpus, self.ram, self.cpu = mem, cpus, ram, cpu
         self.append = f"hvf.load={load} {append}".strip()
         if modules:
             self.append += " hvf.modules=" + ",".join(modules)
         self.extra, self.initrd, self.user = list(extra), initrd, user
-        self.ready, self.timeout = ready, timeout
+        self.ready, self.timeout, self.linger = ready, timeout, linger
         self.process = self.qmp = self.channel = None
         self.buf = b""
         self.token = 0
@@ -151,8 +153,8 @@ class Guest:
             with open(self.log_path, "wb") as log:
                 self.process = subprocess.Popen(
                     self.arguments(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                    start_new_session=True, preexec_fn=die_with_parent,
-                    user=self.user)
+                    start_new_session=True, user=self.user,
+                    preexec_fn=None if self.linger else die_with_parent)
             self.qmp = Qmp(str(self.dir / "harness.qmp"))
             self.channel = self._connect(self.dir / "channel")
             if self.kernel and self.ready:
@@ -304,16 +306,16 @@ class Guest:
                 table.setdefault(f[2], []).append(int(f[0], 16))
         return table
 
+    def note_text(self, text, etext):
+        """Where kernel text lies, from kallsyms (_text, _etext) and /proc/iomem."""
+        m = re.search(r"^\s*([0-9a-f]+)-[0-9a-f]+ : Kernel code$", self.run("cat /proc/iomem"), re.M)
+        self._text = text, int(m.group(1), 16), etext - text
+
     def text_range(self):
-        """(virtual start, physical start, length) of kernel text, from kallsyms and /proc/iomem."""
-        if self._text:
-            return self._text
-        syms = dict(reversed(l.split()[::2]) for l in self.run(
-            "grep -E ' (_text|_etext)$' /proc/kallsyms").splitlines())
-        m = re.search(r"^\s*([0-9a-f]+)-([0-9a-f]+) : Kernel code$", self.run("cat /proc/iomem"),
-                      re.M)
-        start = int(syms["_text"], 16)
-        self._text = start, int(m.group(1), 16), int(syms["_etext"], 16) - start
+        """(virtual start, physical start, length) of kernel text."""
+        if not self._text:
+            syms = self.symbols(" (_text|_etext)$")
+            self.note_text(syms["_text"][0], syms["_etext"][0])
         return self._text
 
     def read_phys(self, addr, size):
