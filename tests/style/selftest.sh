@@ -59,7 +59,7 @@ lines() { # n line
 	awk -v n="$1" -v l="$2" 'BEGIN { while (n-- > 0) print l }'
 }
 
-for c in size docs licence paths format shell layers; do
+for c in size docs licence paths format shell python layers; do
 	fresh
 	expect $c good "a good sample"
 done
@@ -117,6 +117,13 @@ fresh
 # shellcheck disable=SC2016
 echo 'rm $1 `date`' >>"$tmp/t/scripts/good"
 expect shell bad "unquoted words"
+
+fresh
+printf '# SPDX-License-Identifier: Apache-2.0\nimport os\n' >"$tmp/t/x.py"
+expect python bad "an import that is not used"
+fresh
+printf '# SPDX-License-Identifier: Apache-2.0\nprint("fine")\n' >"$tmp/t/x.py"
+expect python good "a fine Python file"
 
 for pair in 'symbols vmm/vm.h' 'patcher tracers/trace.h' 'tracers guest-agent/ring.h' 'base vmm/vm.h' 'vmm patcher/guest.h' 'api guest-agent/agent_abi.h' 'tracers api/http.h'; do
 	fresh
