@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from daemon import Daemon, binary, pick
+from daemon import Daemon, binary
 from guest import TOP, Guest, wait_for
 from truth import Truth
 
@@ -72,7 +72,7 @@ def trace(guest, d):
     run(d, "attach", guest.target, "--name", "quickstart")
     print(run(d, "info", "quickstart").stdout.rstrip())
     functions = d.functions("quickstart")
-    sites = [int(pick(f, "ip"), 0) for f in functions]
+    sites = [int(f["ip"], 16) for f in functions]
     p = run(d, "trace", "quickstart", "-l", "vfs_*", "--duration", "2")
     both = p.stdout + p.stderr
     closing = CLOSING.search(both)

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import threading
 
-from daemon import Daemon, pick, problem
+from daemon import Daemon, problem
 from guest import Guest, Skip, wait_for
 from testlib import main
 from truth import Truth
@@ -23,7 +23,7 @@ def attach_fails(d, target, status, code):
     assert p.returncode == 1, f"exit status {p.returncode}: {p.stdout}{p.stderr}"
     lines = p.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0], f"not one line: {p.stderr!r}"
-    assert pick(d.get("/v1/guests"), "guests", "items") == []
+    assert d.get("/v1/guests")["items"] == []
 
 
 def test_targets_that_are_none():
@@ -122,16 +122,16 @@ def test_stopped_and_gone():
         truth.assert_untouched([], quiet=True)
 
         d.attach(g, "g")
-        t = pick(d.trace("g", ["vfs_*"]), "id", "trace", "name")
-        d.wait_trace(t, lambda x: pick(x, "records", "n_records") > 0)
+        t = d.trace("g", ["vfs_*"])["id"]
+        d.wait_trace(t, lambda x: x["records"] > 0)
         g.signal()  # the VMM dies half-way
-        d.wait_trace(t, lambda x: pick(x, "state") != "running")
+        d.wait_trace(t, lambda x: x["state"] != "running")
         status, body = d.request("POST", "/v1/guests/g/traces", {"tracer": "function",
                                                                  "filter": ["vfs_read"]})
         problem((status, body), 410, "vmm.gone")
         assert d.request("GET", "/healthz")[0] == 200
         d.request("DELETE", "/v1/guests/g")
-        assert pick(d.get("/v1/guests"), "guests", "items") == []
+        assert d.get("/v1/guests")["items"] == []
 
 
 def test_filters_and_second_attach():
@@ -156,7 +156,7 @@ def test_filters_and_second_attach():
                 ({"tracer": "function", "mode": "nonsense"}, 400, "bad_request")):
             problem(d.request("POST", traces, body), status, code)
         truth.assert_untouched([], quiet=True)
-        t = pick(d.trace("g", ["vfs_read"]), "id", "trace", "name")
+        t = d.trace("g", ["vfs_read"])["id"]
         problem(d.request("POST", traces, {"tracer": "function", "filter": ["vfs_write"]}), 409,
                 "trace.limit")
         d.stop_trace(t)

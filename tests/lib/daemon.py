@@ -14,7 +14,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 import urllib.parse
 
 from guest import TOP, GuestTimeout, Skip, die_with_parent, wait_for
@@ -232,8 +231,8 @@ class Daemon:
             if cursor is not None:
                 q["cursor"] = cursor
             page = self.get(f"/v1/guests/{name}/functions?" + urllib.parse.urlencode(q))
-            out += pick(page, "functions", "items")
-            cursor = pick(page, "next_cursor", "cursor", "next", default=None)
+            out += page["items"]
+            cursor = page["next_cursor"]
             if cursor is None:
                 return out
 
@@ -276,24 +275,6 @@ class Daemon:
                               timeout=timeout, env=dict(os.environ, **(env or {})))
 
 
-_NOTHING = object()
-
-
-def pick(obj, *names, default=_NOTHING):
-    """obj's member by the first of names that it has; "a.b" goes one deeper."""
-    for name in names:
-        at = obj
-        for part in name.split("."):
-            if not isinstance(at, dict) or part not in at:
-                break
-            at = at[part]
-        else:
-            return at
-    if default is not _NOTHING:
-        return default
-    raise AssertionError(f"none of {names} in {json.dumps(obj)[:500]}")
-
-
 def problem(reply, status, code):
     """Checks (status, body) to be the problem document with this code."""
     got, body = reply
@@ -303,6 +284,3 @@ def problem(reply, status, code):
     assert body.get("status") == status and body.get("title"), json.dumps(body)
     return body
 
-
-def now_ms():
-    return time.monotonic_ns() // 1_000_000
