@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tracing every function costs, on the same work in one run on one guest: untraced, the guest's
+own function tracer, ours. Prints the ratio of the added costs and the native cost of a record, and
+writes JSON with kernel, machine and flags to $HVF_BENCH_OUT (build/bench-cost.json).
+
+HVF_LONG=1 takes more rounds. The target ratio is checked in the long run only: the short one is too
+short on a busy machine.
+"""
+
+import json
+import os
+import pathlib
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+
+from daemon import Daemon, binary, build_dir, is_release
+from guest import TOP, Guest, Skip
+from testlib import LONG, main
+
+ROUNDS = 9 if LONG else 3
+ITERATIONS = 20000 if LONG else 4000
+FLAVOUR = os.environ.get("HVF_BENCH_KERNEL", "cloud-6.1")
+OUT = pathlib.Path(os.environ.get("HVF_BENCH_OUT", TOP / "build" / "bench-cost.json"))
+
+
+def work(g):
+    """ns per iteration: the best of two, as the first one warms caches and translated code."""
+    return min(int(n) for n in g.run(f"iter {ITERATIONS} 2", 300).split())
+
+
+def own_tracer(g):
+    g.run("cd /sys/kernel/tracing; echo >set_ftrace_filter; echo function >current_tracer", 120)
+    try:
+        return work(g)
+    finally:
+        g.run("cd /sys/kernel/tracing; echo nop >current_tracer", 120)
+
+
+def our_tracer(g, d):
+    t = d.trace("g", [], mode="overwrite")["id"]
+    try:
+        return work(g)
+    finally:
+        d.stop_trace(t)
+        d.delete(f"/v1/traces/{t}")
+
+
+def native():
+    """The agent's own object code, called on this machine: ns per record."""
+    try:
+        program = binary("bench_agent")
+    except Skip as e:
+        return {"skipped": str(e)}
+    p = subprocess.run([program], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                       timeout=120, check=True)
+    return json.loads(p.stdout)
+
+
+def machine():
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.M)
+    cache = (build_dir() / "CMakeCache.txt").read_text()
+    flags = {k: v for k, v in re.findall(
+        r"^(CMAKE_BUILD_TYPE|CMAKE_C_FLAGS|CMAKE_C_FLAGS_RELEASE|HVF_SANITIZE)(?::\w+)?=(.*)$",
+        cache, re.M)}
+    qemu = subprocess.run(["qemu-system-x86_64", "--version"], stdout=subprocess.PIPE, text=True,
+                          check=True).stdout.splitlines()[0]
+    return {"cpu": cpu.group(1) if cpu else platform.processor(), "cpus": os.cpu_count(),
+            "host_kernel": platform.release(), "load": os.getloadavg()[0], "qemu": qemu,
+            "flags": flags}
+
+
+def test_cost():
+    with Guest(FLAVOUR, load="none") as g, Daemon() as d:
+        d.attach(g, "g")
+        times = {"untraced": [], "own": [], "ours": []}
+        # taken in turn, so that what else the machine does hits all three alike
+        for _ in range(ROUNDS):
+            times["untraced"].append(work(g))
+            times["own"].append(own_tracer(g))
+            times["ours"].append(our_tracer(g, d))
+        windows = d.get("/v1/guests/g")["windows"]
+        d.delete("/v1/guests/g")
+        g.assert_no_warnings()
+        release = g.run("uname -r").strip()
+    best = {k: statistics.median(v) for k, v in times.items()}
+    own, ours = best["own"] - best["untraced"], best["ours"] - best["untraced"]
+    assert own > 0, f"the guest's own tracer seems to cost nothing: {times}"
+    ratio = own / max(ours, 1)
+    result = {"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "kernel": release,
+              "accel": "tcg", "iterations": ITERATIONS, "ns_per_iteration": times,
+              "median": best, "added_own_ns": own, "added_ours_ns": ours, "ratio": round(ratio, 2),
+              "native": native(), "stop_windows": windows, "machine": machine()}
+    OUT.parent.mkdir(parents=True, exist_ok=True)
+    OUT.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"untraced {best['untraced']:.0f} ns an iteration; added by the guest's own function tracer "
+          f"{own:.0f} ns, by ours {ours:.0f} ns: {ratio:.1f} to 1")
+    print(f"native: {json.dumps(result['native'])}")
+    print(f"wrote {OUT}")
+    assert ratio > 1, "dearer than the guest's own tracer"
+    if LONG and is_release():
+        assert ratio >= 10, f"{ratio:.1f}: the target is 10 to 1"
+
+
+if __name__ == "__main__":
+    sys.dont_write_bytecode = True
+    main()

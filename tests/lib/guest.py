@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Test guests: a stock Debian kernel under QEMU with a command channel. Standard library only.
+
+    with Guest("cloud-6.1") as g:
+        status, out = g.sh("uname -r")
+
+Each guest has its own temporary directory, two monitors (g.qmp_path is for the product, one client at
+a time; g.qmp is the harness's) and a console log. Nothing of it outlives stop() or the context.
+"""
+
+import base64
+import ctypes
+import gzip
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from qmp import Qmp
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+
+# What a guest must never print because of us. Lines of a normal boot do not match.
+TROUBLE = re.compile(
+    r"WARNING: |BUG: |\bBUG at |Oops|ftrace_bug|FTRACE_WARN|ftrace failed to modify|general protection|"
+    r"kernel NULL pointer|Unable to handle|rcu: INFO: rcu_\w+ (?:self-)?detected|rcu_\w+ kthread starved|"
+    r"soft lockup|hard LOCKUP|hung_task|blocked for more than|invalid opcode|double fault|"
+    r"Kernel panic|stack segment|Bad page state|list_\w+ corruption|scheduling while atomic|"
+    r"sleeping function called from invalid|refcount_t: |segfault at|traps: "
+)
+
+
+def die_with_parent():
+    """For preexec_fn: a test that is killed must not leave its processes behind."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+class Skip(Exception):
+    """What the test needs is not to be had on this machine; the message says what."""
+
+
+class GuestError(Exception):
+    pass
+
+
+class GuestTimeout(GuestError):
+    pass
+
+
+def wait_for(what, condition, timeout=30, every=0.05):
+    """Polls until condition() is true; returns what it returned."""
+    end = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise GuestTimeout(f"{what}: not within {timeout} s")
+        time.sleep(every)
+
+
+def kernel_dir(flavour):
+    """Directory of a stock kernel: a name of tests/kernels/fetch, or a directory like its own."""
+    if os.path.isdir(str(flavour)):
+        return pathlib.Path(flavour)
+    p = subprocess.run([TOP / "tests/kernels/fetch", str(flavour)], stdout=subprocess.PIPE,
+                       stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+    if p.returncode == 77:
+        raise Skip(p.stderr.strip())
+    if p.returncode:
+        raise GuestError(f"tests/kernels/fetch {flavour}: {p.stderr.strip()}")
+    return pathlib.Path(p.stdout.strip())
+
+
+def initramfs(kernel=None):
+    p = subprocess.run([TOP / "tests/lib/initramfs"] + ([str(kernel)] if kernel else []),
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                       text=True)
+    if p.returncode:
+        raise GuestError(f"tests/lib/initramfs: {p.stderr.strip()}")
+    return pathlib.Path(p.stdout.strip())
+
+
+class Guest:
+    """
+    kernel:  flavour or directory; None starts QEMU without a kernel (firmware only)
+    mem:     MiB
+    append:  more of the kernel command line
+    ram:     "memfd" (a shared mapping) or "anonymous" (QEMU's and libvirt's default)
+    cpu:     QEMU's -cpu; max has 5-level page tables
+    extra:   more QEMU arguments
+    linger:  the guest may outlive this process
+    """
+
+    def __init__(self, kernel="cloud-6.1", mem=512, cpus=2, append="", load="light", modules=(),
+                 ram="memfd", cpu="max", extra=(), initrd=None, user=None, ready=True, timeout=120,
+                 linger=False):
+        self.kernel = kernel_dir(kernel) if kernel else None
+        self.mem, self.cpus, self.ram, self.cpu = mem, cpus, ram, cpu
+        self.append = f"hvf.load={load} {append}".strip()
+        if modules:
+            self.append += " hvf.modules=" + ",".join(modules)
+        self.extra, self.initrd, self.user = list(extra), initrd, user
+        self.ready, self.timeout, self.linger = ready, timeout, linger
+        self.process = self.qmp = self.channel = None
+        self.buf = b""
+        self.token = 0
+        self.dir = self._text = None
+
+    # life
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *exc):
+        self.stop()
+
+    def arguments(self):
+        d = self.dir
+        a = ["qemu-system-x86_64", "-name", "hvf-test", "-nodefaults", "-no-user-config",
+             "-display", "none", "-no-reboot", "-accel", "tcg,thread=multi", "-cpu", self.cpu,
+             "-smp", str(self.cpus), "-m", f"{self.mem}M"]
+        if self.ram == "memfd":
+            a += ["-object", f"memory-backend-memfd,id=ram,size={self.mem}M,share=on",
+                  "-machine", "pc,memory-backend=ram"]
+        else:
+            a += ["-machine", "pc"]
+        a += ["-qmp", f"unix:{self.qmp_path},server=on,wait=off",
+              "-qmp", f"unix:{d}/harness.qmp,server=on,wait=off",
+              "-chardev", f"file,id=console,path={self.console_path}", "-serial", "chardev:console",
+              "-chardev", f"socket,id=channel,path={d}/channel,server=on,wait=off",
+              "-serial", "chardev:channel"]
+        if self.kernel:
+            initrd = self.initrd or initramfs(self.kernel)
+            a += ["-kernel", str(self.kernel / "vmlinuz"), "-initrd", str(initrd), "-append",
+                  f"console=ttyS0 loglevel=5 panic=-1 {self.append}".strip()]
+        return a + self.extra
+
+    def start(self):
+        if not shutil.which("qemu-system-x86_64"):
+            raise Skip("qemu-system-x86_64 is not installed (scripts/setup)")
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-guest-"))
+        self.qmp_path = self.dir / "qmp"
+        self.console_path = self.dir / "console.log"
+        self.log_path = self.dir / "qemu.log"
+        try:
+            with open(self.log_path, "wb") as log:
+                self.process = subprocess.Popen(
+                    self.arguments(), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start_new_session=True, user=self.user,
+                    preexec_fn=None if self.linger else die_with_parent)
+            self.qmp = Qmp(str(self.dir / "harness.qmp"))
+            self.channel = self._connect(self.dir / "channel")
+            if self.kernel and self.ready:
+                self.wait_ready()
+        except Exception as e:
+            detail = self._tail(self.log_path) + self._tail(self.console_path)
+            self.stop()
+            if isinstance(e, Skip):
+                raise
+            raise GuestError(f"guest did not start: {e}\n{detail}") from e
+        return self
+
+    def stop(self):
+        for s in (self.channel, self.qmp):
+            if s:
+                s.close()
+        self.channel = self.qmp = None
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+        if self.process:
+            self.process.wait()
+        if self.dir:
+            keep = os.environ.get("HVF_KEEP_LOGS")
+            if keep and self.console_path.exists():
+                shutil.copy(self.console_path, os.path.join(keep, f"{self.dir.name}.console.log"))
+            shutil.rmtree(self.dir, ignore_errors=True)
+        self.process = self.dir = None
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    @property
+    def target(self):
+        return f"qemu:{self.qmp_path}"
+
+    def _connect(self, path):
+        def attempt():
+            s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                s.connect(str(path))
+                return s
+            except OSError:
+                s.close()
+                return None
+        return wait_for(f"socket {path}", attempt, 20)
+
+    @staticmethod
+    def _tail(path, n=3000):
+        try:
+            return pathlib.Path(path).read_bytes()[-n:].decode(errors="replace")
+        except OSError:
+            return ""
+
+    # command channel
+
+    def _line(self, end):
+        while b"\n" not in self.buf:
+            self._fill(end)
+        line, self.buf = self.buf.split(b"\n", 1)
+        return line.decode(errors="replace").strip()
+
+    def _fill(self, end):
+        left = end - time.monotonic()
+        if left <= 0:
+            raise GuestTimeout("no answer on the command channel; console ends with:\n" +
+                               self._tail(self.console_path, 1500))
+        if select.select([self.channel], [], [], min(left, 1.0))[0]:
+            part = self.channel.recv(1 << 20)
+            if not part:
+                raise GuestError("guest is gone; console ends with:\n" +
+                                 self._tail(self.console_path))
+            self.buf += part
+        elif self.process.poll() is not None:
+            raise GuestError(f"QEMU ended with status {self.process.returncode}")
+
+    def wait_ready(self, timeout=None):
+        """Returns once init serves commands."""
+        end = time.monotonic() + (timeout or self.timeout)
+        while self._line(end) != "HVF-READY":
+            pass
+
+    def sh(self, cmd, timeout=60):
+        """Runs a shell command in the guest; returns (exit status, output). 137: it took too long."""
+        self.token += 1
+        token = f"hvf-{os.getpid()}-{self.token}"
+        if "\n" in cmd:
+            cmd = f'eval "$(echo {base64.b64encode(cmd.encode()).decode()} | base64 -d)"'
+        self.channel.sendall(f"{token} {timeout} {cmd}\n".encode())
+        end = time.monotonic() + timeout + 30
+        # answers to commands that were given up come first
+        while True:
+            word = self._line(end).split()
+            if word[:2] == ["HVF-OUT", token] and len(word) == 4:
+                break
+        how, size = word[2], int(word[3])
+        while len(self.buf) < size:
+            self._fill(end)
+        body, self.buf = self.buf[:size], self.buf[size:]
+        word = self._line(end).split()
+        if word[:2] != ["HVF-END", token]:
+            raise GuestError(f"command channel out of step: {word}")
+        data = base64.b64decode(body)
+        if how == "gz":
+            data = gzip.decompress(data)
+        return int(word[2]), data.decode(errors="replace")
+
+    def run(self, cmd, timeout=60):
+        """As sh(), but a status that is not 0 is an error; returns the output."""
+        status, out = self.sh(cmd, timeout)
+        if status:
+            raise GuestError(f"in the guest: {cmd}: status {status}: {out[-2000:]}")
+        return out
+
+    # is it well?
+
+    def status(self):
+        return self.qmp.command("query-status")["status"]
+
+    def assert_alive(self, timeout=30):
+        """QEMU runs, the vCPUs run, and the guest starts a process and answers."""
+        if self.process.poll() is not None:
+            raise AssertionError(f"QEMU ended with status {self.process.returncode}: " +
+                                 self._tail(self.console_path))
+        state = self.status()
+        assert state == "running", f"the guest is not running but {state}"
+        assert self.run("echo al''ive", timeout).strip() == "alive"
+
+    def dmesg(self):
+        return self.run("dmesg")
+
+    def kernel_warnings(self):
+        """Lines of the kernel's log that say that something is wrong with it."""
+        return [l for l in self.dmesg().splitlines() if TROUBLE.search(l)]
+
+    def assert_no_warnings(self):
+        bad = self.kernel_warnings()
+        assert not bad, "the guest's kernel complains:\n" + "\n".join(bad[:20])
+
+    # independent looks at the guest's memory: the guest's own word and QEMU's, never the product's
+
+    def symbols(self, regex=None):
+        """{name: [address, ...]} of /proc/kallsyms, modules too; regex for fewer, as all take 10 s."""
+        table = {}
+        cmd = f"grep -E '{regex}' /proc/kallsyms" if regex else "cat /proc/kallsyms"
+        for line in self.run(cmd, 120).splitlines():
+            f = line.split()
+            if len(f) >= 3:
+                table.setdefault(f[2], []).append(int(f[0], 16))
+        return table
+
+    def note_text(self, text, etext):
+        """Where kernel text lies, from kallsyms (_text, _etext) and /proc/iomem."""
+        m = re.search(r"^\s*([0-9a-f]+)-[0-9a-f]+ : Kernel code$", self.run("cat /proc/iomem"), re.M)
+        self._text = text, int(m.group(1), 16), etext - text
+
+    def text_range(self):
+        """(virtual start, physical start, length) of kernel text."""
+        if not self._text:
+            syms = self.symbols(" (_text|_etext)$")
+            self.note_text(syms["_text"][0], syms["_etext"][0])
+        return self._text
+
+    def read_phys(self, addr, size):
+        """Guest RAM by physical address, through QEMU."""
+        path = self.dir / "pmem"
+        self.qmp.command("pmemsave", val=addr, size=size, filename=str(path))
+        data = path.read_bytes()
+        path.unlink()
+        assert len(data) == size
+        return data
+
+    def read_virt(self, addr, size):
+        """By virtual address, through QEMU and the page table that vCPU 0 uses now."""
+        path = self.dir / "mem"
+        self.qmp.command("memsave", val=addr, size=size, filename=str(path))
+        data = path.read_bytes()
+        path.unlink()
+        return data
+
+    def kernel_text(self):
+        """(virtual start, bytes) of the kernel's text up to the end of its last page."""
+        start, phys, size = self.text_range()
+        return start, self.read_phys(phys, (size + 4095) & ~4095)
+
+    # VMM
+
+    def rss_kib(self):
+        """Resident memory of QEMU, shared RAM included."""
+        text = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+        return int(re.search(r"^VmRSS:\s+(\d+)", text, re.M).group(1))
+
+    def signal(self, sig=signal.SIGKILL):
+        self.process.send_signal(sig)

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The runner of tests/guest/test_*.py: functions named test_*, one after another.
+
+    tests/guest/test_exact.py [NAME...]
+
+Exit status: 0 all passed, 77 all were skipped, 1 any failed. Ends with "N passed, N failed,
+N skipped". HVF_LONG=1 asks for the full counts and durations.
+"""
+
+import os
+import signal
+import sys
+import time
+import traceback
+
+from guest import Skip
+
+LONG = os.environ.get("HVF_LONG") == "1"
+
+
+def kernels():
+    """Flavours that a test which needs one kernel of each kind goes through."""
+    names = os.environ.get("HVF_KERNELS", "cloud-6.1 cloud-6.12")
+    return names.split()
+
+
+def each_kernel(test):
+    """Turns test(flavour) into one test a kernel."""
+    test.flavours = kernels()
+    return test
+
+
+def _cases(module):
+    for name, f in list(vars(module).items()):
+        if not name.startswith("test_") or not callable(f):
+            continue
+        if hasattr(f, "flavours"):
+            for flavour in f.flavours:
+                yield f"{name}[{flavour}]", lambda f=f, flavour=flavour: f(flavour)
+        else:
+            yield name, f
+
+
+def main():
+    # a time limit from outside ends in SystemExit, so that guests and daemons are taken down
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    sys.stdout.reconfigure(line_buffering=True)
+    want = sys.argv[1:]
+    count = {"passed": 0, "failed": 0, "skipped": 0}
+    for name, case in _cases(sys.modules["__main__"]):
+        if want and not any(name.startswith(w) for w in want):
+            continue
+        start = time.monotonic()
+        try:
+            case()
+            result, why = "passed", ""
+        except Skip as e:
+            result, why = "skipped", f": {e}"
+        except Exception:
+            traceback.print_exc()
+            result, why = "failed", ""
+        count[result] += 1
+        print(f"{name}: {result} in {time.monotonic() - start:.1f} s{why}")
+    print(", ".join(f"{n} {what}" for what, n in count.items()))
+    if count["failed"] or not sum(count.values()):
+        sys.exit(1)
+    sys.exit(77 if count["skipped"] and not count["passed"] else 0)
