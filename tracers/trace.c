@@ -237,7 +237,7 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 				   .n_pids = opts->n_pids };
 	_cleanup_free_ u32 *site = NULL;
 	struct tracing_counts counts;
-	size_t n;
+	size_t n = 0;
 	int rc;
 
 	rc = check_pids(t->g, opts, err);
@@ -314,7 +314,7 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 
 int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret, struct err *err)
 {
-	struct trace *t;
+	struct trace *t = NULL;
 	int rc;
 
 	rc = trace_new(g, opts, &t, err);
