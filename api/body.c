@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Request bodies. See body.h. */
+#include "api/body.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int no_memory(struct problem *p)
+{
+	struct err err = { 0 };
+
+	err_set(&err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the request's body");
+	problem_from_err(p, &err);
+	return -ENOMEM;
+}
+
+/* The member of a "duplicate object key near '"x"'" message, as a pointer: "/x", else "". */
+static void duplicate_pointer(const char *text, char *ret, size_t size)
+{
+	const char *from = strstr(text, "near '\""), *to;
+
+	ret[0] = 0;
+	if (!from)
+		return;
+	from += strlen("near '\"");
+	to = strchr(from, '"');
+	if (to && to > from && !memchr(from, '/', (size_t)(to - from)) &&
+	    !memchr(from, '~', (size_t)(to - from)))
+		snprintf(ret, size, "/%.*s", (int)MIN(to - from, 64), from);
+}
+
+static int load(const char *data, size_t len, json_t **doc_ret, struct problem *p)
+{
+	json_error_t e;
+	char pointer[80];
+	json_t *doc;
+
+	problem_bad_request(p, "the request's body is not what this operation takes");
+	doc = json_loadb(len ? data : "", len, JSON_REJECT_DUPLICATES, &e);
+	if (!doc && json_error_code(&e) == json_error_out_of_memory)
+		return no_memory(p);
+	if (!doc && json_error_code(&e) == json_error_duplicate_key) {
+		duplicate_pointer(e.text, pointer, sizeof(pointer));
+		problem_add(p, pointer, "the member is given twice");
+		return -EINVAL;
+	}
+	if (!doc) {
+		problem_bad_request(p, "the request's body is not JSON: line %d, column %d: %s",
+				    e.line, e.column, len ? e.text : "it is empty");
+		return -EINVAL;
+	}
+	if (!json_is_object(doc)) {
+		json_decref(doc);
+		problem_add(p, "", "must be an object");
+		return -EINVAL;
+	}
+	*doc_ret = doc;
+	return 0;
+}
+
+/* A JSON pointer to member @key; "~" and "/" are escaped (RFC 6901). */
+static void pointer_to(const char *key, char ret[96])
+{
+	size_t n = 0;
+
+	ret[n++] = '/';
+	for (; *key && n < 90; key++) {
+		if (*key == '~' || *key == '/') {
+			ret[n++] = '~';
+			ret[n++] = *key == '~' ? '0' : '1';
+		} else {
+			ret[n++] = *key;
+		}
+	}
+	ret[n] = 0;
+}
+
+static void refuse_unknown(json_t *doc, const char *const *known, struct problem *p)
+{
+	char pointer[96];
+	const char *key;
+	json_t *value;
+	size_t i;
+
+	json_object_foreach(doc, key, value)
+	{
+		for (i = 0; known[i] && strcmp(known[i], key) != 0; i++)
+			;
+		if (known[i])
+			continue;
+		pointer_to(key, pointer);
+		problem_add(p, pointer, "no such member");
+	}
+}
+
+static const char *take_string(json_t *v, const char *pointer, size_t max, struct problem *p)
+{
+	if (!json_is_string(v)) {
+		problem_add(p, pointer, "must be a string");
+		return NULL;
+	}
+	/* jansson refuses \u0000 here (no JSON_ALLOW_NUL), so strlen() sees all of it */
+	if (!json_string_length(v) || json_string_length(v) > max) {
+		problem_add(p, pointer, "must have 1 to %zu bytes", max);
+		return NULL;
+	}
+	return json_string_value(v);
+}
+
+bool body_name_valid(const char *name)
+{
+	size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+				  "0123456789._-");
+
+	return len && len <= BODY_MAX_NAME && !name[len] && name[0] != '.' && name[0] != '-';
+}
+
+bool body_is_empty(const char *data, size_t len)
+{
+	json_error_t e;
+	json_t *doc;
+	bool empty;
+
+	if (!len)
+		return true;
+	doc = json_loadb(data, len, 0, &e);
+	empty = json_is_object(doc) && !json_object_size(doc);
+	json_decref(doc);
+	return empty;
+}
+
+int body_guest_parse(const char *data, size_t len, struct body_guest *ret, struct problem *p)
+{
+	static const char *const known[] = { "target", "name", NULL };
+	struct body_guest b = { 0 };
+	json_t *v;
+	int r;
+
+	r = load(data, len, &b.doc, p);
+	if (r < 0)
+		return r;
+	refuse_unknown(b.doc, known, p);
+	v = json_object_get(b.doc, "target");
+	if (!v)
+		problem_add(p, "/target", "is required");
+	else
+		b.target = take_string(v, "/target", BODY_MAX_TARGET, p);
+	v = json_object_get(b.doc, "name");
+	if (v)
+		b.name = take_string(v, "/name", BODY_MAX_NAME, p);
+	if (b.name && !body_name_valid(b.name))
+		problem_add(
+			p, "/name",
+			"must have only letters, digits, '.', '_', '-', and start with none of '.-'");
+	if (p->n_errors) {
+		body_guest_deinit(&b);
+		return -EINVAL;
+	}
+	*ret = b;
+	return 0;
+}
+
+void body_guest_deinit(struct body_guest *b)
+{
+	json_decref(b->doc);
+	*b = (struct body_guest){ 0 };
+}
+
+/* An array of globs. Return: 0, also when it was refused (see @p); -ENOMEM. */
+static int take_globs(json_t *doc, const char *key, const char ***ret, size_t *n_ret,
+		      struct problem *p)
+{
+	json_t *v = json_object_get(doc, key), *item;
+	char pointer[96];
+	size_t i;
+
+	if (!v)
+		return 0;
+	snprintf(pointer, sizeof(pointer), "/%s", key);
+	if (!json_is_array(v)) {
+		problem_add(p, pointer, "must be an array of strings");
+		return 0;
+	}
+	if (json_array_size(v) > BODY_MAX_GLOBS) {
+		problem_add(p, pointer, "must have at most %d items", BODY_MAX_GLOBS);
+		return 0;
+	}
+	*ret = calloc(json_array_size(v) + 1, sizeof(**ret));
+	if (!*ret)
+		return no_memory(p);
+	json_array_foreach(v, i, item)
+	{
+		snprintf(pointer, sizeof(pointer), "/%s/%zu", key, i);
+		(*ret)[i] = take_string(item, pointer, BODY_MAX_GLOB, p);
+	}
+	*n_ret = json_array_size(v);
+	return 0;
+}
+
+static int take_pids(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	json_t *v = json_object_get(doc, "pids"), *item;
+	char pointer[96];
+	size_t i;
+
+	if (!v)
+		return 0;
+	if (!json_is_array(v)) {
+		problem_add(p, "/pids", "must be an array of integers");
+		return 0;
+	}
+	if (json_array_size(v) > BODY_MAX_PIDS) {
+		problem_add(p, "/pids", "must have at most %d items", BODY_MAX_PIDS);
+		return 0;
+	}
+	b->pids = calloc(json_array_size(v) + 1, sizeof(*b->pids));
+	if (!b->pids)
+		return no_memory(p);
+	json_array_foreach(v, i, item)
+	{
+		json_int_t n = json_integer_value(item);
+
+		snprintf(pointer, sizeof(pointer), "/pids/%zu", i);
+		if (!json_is_integer(item))
+			problem_add(p, pointer, "must be an integer");
+		else if (n < 1 || n > (json_int_t)BODY_MAX_PID)
+			problem_add(p, pointer, "must be a pid of the guest, 1 to %u",
+				    BODY_MAX_PID);
+		else
+			b->pids[i] = (u32)n;
+	}
+	b->n_pids = json_array_size(v);
+	return 0;
+}
+
+static void take_buffer(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	json_t *v = json_object_get(doc, "buffer_records");
+	json_int_t n = json_integer_value(v);
+
+	if (!v)
+		return;
+	if (!json_is_integer(v))
+		problem_add(p, "/buffer_records", "must be an integer");
+	else if (n < (json_int_t)BODY_MIN_BUFFER || n > (json_int_t)BODY_MAX_BUFFER)
+		problem_add(p, "/buffer_records", "must be %u to %u", BODY_MIN_BUFFER,
+			    BODY_MAX_BUFFER);
+	else
+		b->buffer_records = (u32)n;
+}
+
+static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	json_t *v = json_object_get(doc, "tracer");
+	const char *mode;
+
+	if (!v)
+		problem_add(p, "/tracer", "is required");
+	else
+		b->tracer = take_string(v, "/tracer", 32, p);
+	if (b->tracer && strcmp(b->tracer, "function") != 0)
+		problem_add(p, "/tracer", "must be \"function\"");
+	v = json_object_get(doc, "mode");
+	mode = v ? take_string(v, "/mode", 32, p) : NULL;
+	if (mode && strcmp(mode, "overwrite") == 0)
+		b->overwrite = true;
+	else if (mode && strcmp(mode, "discard") != 0)
+		problem_add(p, "/mode", "must be \"discard\" or \"overwrite\"");
+}
+
+int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struct problem *p)
+{
+	static const char *const known[] = { "tracer", "filter",         "notrace", "pids",
+					     "mode",   "buffer_records", NULL };
+	struct body_trace b = { 0 };
+	int r;
+
+	r = load(data, len, &b.doc, p);
+	if (r < 0)
+		return r;
+	refuse_unknown(b.doc, known, p);
+	take_words(b.doc, &b, p);
+	take_buffer(b.doc, &b, p);
+	r = take_globs(b.doc, "filter", &b.filter, &b.n_filter, p);
+	if (r == 0)
+		r = take_globs(b.doc, "notrace", &b.notrace, &b.n_notrace, p);
+	if (r == 0)
+		r = take_pids(b.doc, &b, p);
+	if (r == 0 && p->n_errors)
+		r = -EINVAL;
+	if (r < 0) {
+		body_trace_deinit(&b);
+		return r;
+	}
+	*ret = b;
+	return 0;
+}
+
+void body_trace_deinit(struct body_trace *b)
+{
+	free(b->filter);
+	free(b->notrace);
+	free(b->pids);
+	json_decref(b->doc);
+	*b = (struct body_trace){ 0 };
+}

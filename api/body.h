@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Request bodies: JSON from anybody to structures. Strict: unknown members, wrong types, duplicate
+ * keys and trailing bytes are refused, each with a pointer to it. Must not know HTTP.
+ */
+#ifndef API_BODY_H
+#define API_BODY_H
+
+#include "api/problem.h"
+#include "base/types.h"
+
+#include <jansson.h>
+
+#define BODY_MAX_TARGET 255
+#define BODY_MAX_NAME   64
+#define BODY_MAX_GLOBS  4096
+#define BODY_MAX_GLOB   511
+#define BODY_MAX_PIDS   1024
+#define BODY_MAX_PID    4194304u /* PID_MAX_LIMIT, Linux v6.12 include/linux/threads.h */
+#define BODY_MIN_BUFFER 1024u
+#define BODY_MAX_BUFFER 67108864u
+
+/* POST /v1/guests. Strings live in @doc. */
+struct body_guest {
+	json_t *doc;
+	const char *target;
+	const char *name; /* NULL when not given */
+};
+
+/* POST /v1/guests/{g}/traces. Strings live in @doc. */
+struct body_trace {
+	json_t *doc;
+	const char *tracer;
+	const char **filter;
+	size_t n_filter;
+	const char **notrace;
+	size_t n_notrace;
+	u32 *pids;
+	size_t n_pids;
+	bool overwrite;
+	u32 buffer_records; /* 0 when not given */
+};
+
+/**
+ * body_guest_parse / body_trace_parse - read a body
+ * @data: @len bytes that may be anything; not NUL-terminated
+ * @p:    filled on failure: a problem of status 400, or 503 without memory
+ *
+ * Context: any thread. Return: 0, to be freed with the matching _deinit(); -EINVAL; -ENOMEM.
+ */
+must_check int body_guest_parse(const char *data, size_t len, struct body_guest *ret,
+				struct problem *p);
+void body_guest_deinit(struct body_guest *b);
+must_check int body_trace_parse(const char *data, size_t len, struct body_trace *ret,
+				struct problem *p);
+void body_trace_deinit(struct body_trace *b);
+
+/** body_is_empty - nothing, or an empty JSON object: what operations without a body take */
+bool body_is_empty(const char *data, size_t len);
+
+/** body_name_valid - is @name a guest's name: [A-Za-z0-9._-]{1,64}, not starting with a dot or dash */
+bool body_name_valid(const char *name);
+
+#endif

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Waking streams. See hub.h. */
+#include "api/hub.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define HUB_TICK_NS (500 * NSEC_PER_MSEC)
+
+struct hub {
+	pthread_mutex_t lock; /* the list and every client's flags; innermost of all locks */
+	pthread_cond_t end;
+	pthread_t ticker;
+	struct hub_client *first;
+	u64 heartbeat_ns;
+	bool ending;
+};
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+/* Called with the lock held; resuming only queues the connection for its HTTP thread. */
+static void wake(struct hub_client *c)
+{
+	c->woken = true;
+	if (!c->suspended)
+		return;
+	c->suspended = false;
+	MHD_resume_connection(c->conn);
+}
+
+/* Nobody watches the socket of a suspended connection, so look here. */
+static bool client_left(const struct hub_client *c)
+{
+	struct pollfd p = { .fd = c->fd, .events = POLLRDHUP };
+	short end = POLLHUP | POLLERR | POLLNVAL;
+
+	if (c->half_close_is_end)
+		end |= POLLRDHUP;
+	return poll(&p, 1, 0) == 1 && (p.revents & end);
+}
+
+static void look(struct hub *h, u64 now)
+{
+	for (struct hub_client *c = h->first; c; c = c->next) {
+		if (!c->suspended)
+			continue;
+		if (client_left(c)) {
+			c->gone = true;
+			wake(c);
+		} else if (c->wants_beat && now - c->last_ns >= h->heartbeat_ns) {
+			c->beat = true;
+			wake(c);
+		}
+	}
+}
+
+static void *tick(void *arg)
+{
+	struct hub *h = arg;
+	u64 step = MIN(HUB_TICK_NS, h->heartbeat_ns), at;
+	struct timespec until;
+
+	pthread_mutex_lock(&h->lock);
+	while (!h->ending) {
+		at = now_ns() + step;
+		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
+		until.tv_nsec = (long)(at % NSEC_PER_SEC);
+		pthread_cond_timedwait(&h->end, &h->lock, &until);
+		look(h, now_ns());
+	}
+	pthread_mutex_unlock(&h->lock);
+	return NULL;
+}
+
+int hub_create(u64 heartbeat_ns, struct hub **ret, struct err *err)
+{
+	struct hub *h = calloc(1, sizeof(*h));
+	pthread_condattr_t attr;
+	int r;
+
+	if (!h)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0,
+			       "no memory for the stream dispatcher");
+	h->heartbeat_ns = heartbeat_ns;
+	pthread_mutex_init(&h->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&h->end, &attr);
+	pthread_condattr_destroy(&attr);
+	r = pthread_create(&h->ticker, NULL, tick, h);
+	if (r) {
+		free(h);
+		return err_set(err, -r, ERR_NO_MEMORY, 0, "cannot start the stream dispatcher");
+	}
+	*ret = h;
+	return 0;
+}
+
+void hub_destroy(struct hub *h)
+{
+	if (!h)
+		return;
+	hub_end(h);
+	pthread_join(h->ticker, NULL);
+	pthread_cond_destroy(&h->end);
+	pthread_mutex_destroy(&h->lock);
+	free(h);
+}
+
+void hub_add(struct hub *h, struct hub_client *c)
+{
+	pthread_mutex_lock(&h->lock);
+	c->last_ns = now_ns();
+	c->next = h->first;
+	h->first = c;
+	pthread_mutex_unlock(&h->lock);
+}
+
+void hub_remove(struct hub *h, struct hub_client *c)
+{
+	struct hub_client **at;
+
+	pthread_mutex_lock(&h->lock);
+	for (at = &h->first; *at && *at != c; at = &(*at)->next)
+		;
+	if (*at)
+		*at = c->next;
+	pthread_mutex_unlock(&h->lock);
+}
+
+void hub_wake(struct hub *h, const void *topic)
+{
+	pthread_mutex_lock(&h->lock);
+	for (struct hub_client *c = h->first; c; c = c->next) {
+		if (c->topic == topic)
+			wake(c);
+	}
+	pthread_mutex_unlock(&h->lock);
+}
+
+void hub_end(struct hub *h)
+{
+	pthread_mutex_lock(&h->lock);
+	h->ending = true;
+	pthread_cond_signal(&h->end);
+	for (struct hub_client *c = h->first; c; c = c->next)
+		wake(c);
+	pthread_mutex_unlock(&h->lock);
+}
+
+enum hub_why hub_wait(struct hub *h, struct hub_client *c)
+{
+	enum hub_why why = HUB_SUSPENDED;
+
+	pthread_mutex_lock(&h->lock);
+	if (c->gone) {
+		why = HUB_CLIENT_GONE;
+	} else if (h->ending) {
+		why = HUB_ENDING;
+	} else if (c->beat) {
+		c->beat = false;
+		why = HUB_BEAT;
+	} else if (c->woken) {
+		/* something came between the look and now: suspending would lose the wake-up */
+		c->woken = false;
+		why = HUB_AGAIN;
+	} else {
+		c->suspended = true;
+		MHD_suspend_connection(c->conn);
+	}
+	pthread_mutex_unlock(&h->lock);
+	return why;
+}
+
+void hub_output(struct hub *h, struct hub_client *c)
+{
+	pthread_mutex_lock(&h->lock);
+	c->last_ns = now_ns();
+	pthread_mutex_unlock(&h->lock);
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The daemon's guests. See registry.h; traces are in registry_trace.c. */
+#include "api/registry.h"
+
+#include "api/registry_impl.h"
+#include "base/cleanup.h"
+#define LOG_PREFIX "registry"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+int registry_create(const char *state_dir, struct hub *hub, struct registry **ret, struct err *err)
+{
+	struct registry *reg = calloc(1, sizeof(*reg));
+	pthread_condattr_t attr;
+
+	if (reg)
+		reg->state_dir = strdup(state_dir);
+	if (!reg || !reg->state_dir) {
+		free(reg);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the registry");
+	}
+	pthread_mutex_init(&reg->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&reg->changed, &attr);
+	pthread_condattr_destroy(&attr);
+	reg->hub = hub;
+	*ret = reg;
+	return 0;
+}
+
+/* The name of a guest that can be detached now; waits while there are only others. */
+static bool next_to_close(struct registry *reg, char name_ret[BODY_MAX_NAME + 1])
+{
+	struct guest_entry *g;
+
+	pthread_mutex_lock(&reg->lock);
+	reg->closing = true;
+	while (reg->guests) {
+		for (g = reg->guests; g && g->state != ENTRY_READY; g = g->next)
+			;
+		if (g) {
+			memcpy(name_ret, g->name, sizeof(g->name));
+			break;
+		}
+		pthread_cond_wait(&reg->changed, &reg->lock);
+	}
+	g = reg->guests;
+	pthread_mutex_unlock(&reg->lock);
+	return g;
+}
+
+unsigned registry_close(struct registry *reg)
+{
+	struct guest_restore restore;
+	struct err err = { 0 };
+	unsigned n_failed = 0;
+	char name[BODY_MAX_NAME + 1];
+
+	while (next_to_close(reg, name)) {
+		if (registry_detach(reg, name, true, &restore, &err) == 0)
+			continue;
+		log_error("guest %s: %s (%s)", name, err.msg, err_code_name(err.code));
+		n_failed++;
+	}
+	return n_failed;
+}
+
+void registry_destroy(struct registry *reg)
+{
+	if (!reg)
+		return;
+	pthread_cond_destroy(&reg->changed);
+	pthread_mutex_destroy(&reg->lock);
+	free(reg->state_dir);
+	free(reg);
+}
+
+void guest_entry_unref(struct guest_entry *g)
+{
+	if (!--g->refs)
+		free(g);
+}
+
+static struct guest_entry *find_guest(struct registry *reg, const char *name)
+{
+	struct guest_entry *g;
+
+	for (g = reg->guests; g && strcmp(g->name, name) != 0; g = g->next)
+		;
+	return g;
+}
+
+static void unlink_guest(struct guest_entry *g)
+{
+	struct registry *reg = g->reg;
+	struct guest_entry **at;
+
+	for (at = &reg->guests; *at != g; at = &(*at)->next)
+		;
+	*at = g->next;
+	g->state = ENTRY_CLOSED;
+	guest_entry_unref(g);
+	pthread_cond_broadcast(&reg->changed);
+}
+
+/* File names that say nothing about the guest: then its folder's name does. */
+static bool name_is_generic(const char *name)
+{
+	static const char *const generic[] = { "qmp",      "monitor", "mon",    "sock",
+					       "qmp-sock", "socket",  "control" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(generic); i++) {
+		if (strcmp(name, generic[i]) == 0)
+			return true;
+	}
+	return !*name;
+}
+
+/* The last component of @path, without ".qmp", ".sock" and the like; cuts @path before it. */
+static void last_component(char *path, char ret[BODY_MAX_NAME + 1])
+{
+	static const char *const endings[] = { ".qmp", ".sock", ".socket", ".monitor", ".mon" };
+	char *base = strrchr(path, '/'), *dot;
+
+	snprintf(ret, BODY_MAX_NAME + 1, "%s", base ? base + 1 : path);
+	*(base ? base : path) = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(endings); i++) {
+		dot = strrchr(ret, '.');
+		if (dot && dot != ret && strcmp(dot, endings[i]) == 0)
+			*dot = 0;
+	}
+}
+
+void registry_derive_name(const char *target, char ret[BODY_MAX_NAME + 1])
+{
+	char path[BODY_MAX_TARGET + 1], *colon;
+
+	snprintf(path, sizeof(path), "%s", target);
+	colon = strchr(path, ':');
+	if (colon && strncmp(path, "pid:", 4) == 0) {
+		snprintf(ret, BODY_MAX_NAME + 1, "pid-%.32s", colon + 1);
+	} else {
+		memmove(path, colon ? colon + 1 : path, strlen(colon ? colon + 1 : path) + 1);
+		last_component(path, ret);
+		while (name_is_generic(ret) && path[0])
+			last_component(path, ret);
+	}
+	for (char *c = ret; *c; c++) {
+		if (!body_name_valid((char[]){ 'x', *c, 0 }))
+			*c = '-';
+	}
+	if (ret[0] == '.' || ret[0] == '-')
+		ret[0] = '_';
+	if (!ret[0])
+		snprintf(ret, BODY_MAX_NAME + 1, "guest");
+}
+
+static bool choose_name(struct registry *reg, const char *target, char ret[BODY_MAX_NAME + 1])
+{
+	char stem[BODY_MAX_NAME + 1];
+
+	registry_derive_name(target, stem);
+	memcpy(ret, stem, sizeof(stem));
+	for (unsigned i = 2; find_guest(reg, ret); i++) {
+		if (i > 9999)
+			return false;
+		snprintf(ret, BODY_MAX_NAME + 1, "%.59s-%u", stem, i);
+	}
+	return true;
+}
+
+/* Put an entry into the list, so that nobody else takes its name or its target meanwhile. */
+static int reserve(struct guest_entry *e, const char *name, struct err *err)
+{
+	struct registry *reg = e->reg;
+	struct guest_entry *g, **at;
+
+	if (reg->closing)
+		return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the daemon is stopping");
+	for (g = reg->guests; g; g = g->next) {
+		if (strcmp(g->target, e->target) == 0)
+			return err_set(err, -EBUSY, ERR_GUEST_ATTACHED, 0,
+				       "%.100s is attached already, as guest %s", e->target,
+				       g->name);
+	}
+	if (name && find_guest(reg, name))
+		return err_set(err, -EEXIST, ERR_CONFLICT, 0, "there is a guest %s already", name);
+	if (name)
+		snprintf(e->name, sizeof(e->name), "%s", name);
+	else if (!choose_name(reg, e->target, e->name))
+		return err_set(err, -EEXIST, ERR_CONFLICT, 0, "no free name for %.100s; give one",
+			       e->target);
+	for (at = &reg->guests; *at; at = &(*at)->next)
+		;
+	*at = e;
+	return 0;
+}
+
+int registry_attach(struct registry *reg, const char *target, const char *name,
+		    struct guest_entry **ret, struct err *err)
+{
+	struct guest_opts opts = { .state_dir = reg->state_dir };
+	struct guest_entry *e = calloc(1, sizeof(*e));
+	struct timespec now;
+	int r;
+
+	if (!e)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another guest");
+	e->reg = reg;
+	e->state = ENTRY_OPENING;
+	e->refs = 1;
+	snprintf(e->target, sizeof(e->target), "%s", target);
+	pthread_mutex_lock(&reg->lock);
+	r = reserve(e, name, err);
+	pthread_mutex_unlock(&reg->lock);
+	if (r < 0) {
+		free(e);
+		return r;
+	}
+	r = guest_attach(target, &opts, &e->guest, err);
+	clock_gettime(CLOCK_REALTIME, &now);
+	pthread_mutex_lock(&reg->lock);
+	if (r < 0) {
+		unlink_guest(e);
+	} else {
+		e->attached_ns = (u64)now.tv_sec * NSEC_PER_SEC + (u64)now.tv_nsec;
+		e->state = ENTRY_READY;
+		e->users++;
+		pthread_cond_broadcast(&reg->changed);
+		reg->totals.guests_attached++;
+		log_info("guest %s: attached to %s", e->name, e->target);
+		*ret = e;
+	}
+	pthread_mutex_unlock(&reg->lock);
+	return r;
+}
+
+int registry_guest_get(struct registry *reg, const char *name, struct guest_entry **ret,
+		       struct err *err)
+{
+	struct guest_entry *g;
+	int r = 0;
+
+	pthread_mutex_lock(&reg->lock);
+	g = find_guest(reg, name);
+	if (!g || g->state == ENTRY_OPENING) {
+		r = err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "there is no guest %.64s", name);
+	} else if (g->state != ENTRY_READY) {
+		r = err_set(err, -EBUSY, ERR_CONFLICT, 0, "guest %s is being detached", name);
+	} else {
+		g->users++;
+		*ret = g;
+	}
+	pthread_mutex_unlock(&reg->lock);
+	return r;
+}
+
+void registry_guest_put(struct guest_entry *g)
+{
+	struct registry *reg = g->reg;
+
+	pthread_mutex_lock(&reg->lock);
+	g->users--;
+	pthread_cond_broadcast(&reg->changed);
+	pthread_mutex_unlock(&reg->lock);
+}
+
+struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret)
+{
+	struct guest_entry **all, *g;
+	size_t n = 0;
+
+	pthread_mutex_lock(&reg->lock);
+	for (g = reg->guests; g; g = g->next)
+		n++;
+	all = calloc(n + 1, sizeof(struct guest_entry *));
+	n = 0;
+	for (g = reg->guests; all && g; g = g->next) {
+		if (g->state != ENTRY_READY)
+			continue;
+		g->users++;
+		all[n++] = g;
+	}
+	pthread_mutex_unlock(&reg->lock);
+	*n_ret = n;
+	return all;
+}
+
+static int refuse_running(struct guest_entry *g, struct err *err)
+{
+	char id[24];
+
+	if (!registry_running_trace(g, id))
+		return 0;
+	return err_set(err, -EBUSY, ERR_CONFLICT, 0,
+		       "trace %s of guest %s is running; stop it first, or detach with force=true",
+		       id, g->name);
+}
+
+/* Refuse new users and wait for those there are. Called and returns with the lock held. */
+static void begin_closing(struct guest_entry *g)
+{
+	g->state = ENTRY_CLOSING;
+	while (g->users)
+		pthread_cond_wait(&g->reg->changed, &g->reg->lock);
+}
+
+int registry_detach(struct registry *reg, const char *name, bool force,
+		    struct guest_restore *restore_ret, struct err *err)
+{
+	struct guest_entry *g;
+	int r;
+
+	*restore_ret = (struct guest_restore){ 0 };
+	r = registry_guest_get(reg, name, &g, err);
+	if (r < 0)
+		return r;
+	/* asked before anything is closed, so that a refusal disturbs nobody */
+	r = force ? 0 : refuse_running(g, err);
+	pthread_mutex_lock(&reg->lock);
+	g->users--;
+	pthread_cond_broadcast(&reg->changed);
+	if (r == 0 && g->state != ENTRY_READY) /* another client was faster */
+		r = err_set(err, -EBUSY, ERR_CONFLICT, 0, "guest %s is being detached", name);
+	if (r < 0) {
+		pthread_mutex_unlock(&reg->lock);
+		return r;
+	}
+	begin_closing(g);
+	pthread_mutex_unlock(&reg->lock);
+	/* and again: one may have started while we waited */
+	r = force ? 0 : refuse_running(g, err);
+	if (r < 0) {
+		pthread_mutex_lock(&reg->lock);
+		g->state = ENTRY_READY;
+		pthread_cond_broadcast(&reg->changed);
+		pthread_mutex_unlock(&reg->lock);
+		return r;
+	}
+	registry_close_traces(g);
+	r = guest_detach(g->guest, restore_ret, err);
+	log_info("guest %s: detached, %llu sites put back%s", g->name,
+		 (unsigned long long)restore_ret->sites_restored,
+		 restore_ret->verified ? ", verified" : "");
+	pthread_mutex_lock(&reg->lock);
+	g->guest = NULL;
+	unlink_guest(g);
+	pthread_mutex_unlock(&reg->lock);
+	return r;
+}
+
+void registry_totals(struct registry *reg, struct registry_totals *ret)
+{
+	pthread_mutex_lock(&reg->lock);
+	*ret = reg->totals;
+	pthread_mutex_unlock(&reg->lock);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's guests and traces, by name and id, safe for any number of clients at once.
+ *
+ * An entry has *references*, which keep its memory, and *users*, which keep the guest or trace
+ * behind it. Closing refuses new users, waits for those there are, and only then lets the engine
+ * take the thing apart; a stream that lost its trace finds out at its next look.
+ *
+ * Locks, outermost first: trace_entry.op, then the registry's lock. Neither is held while the
+ * engine works, except op, which makes stopping one at a time.
+ */
+#ifndef API_REGISTRY_H
+#define API_REGISTRY_H
+
+#include "api/body.h"
+#include "base/err.h"
+#include "base/types.h"
+#include "patcher/guest.h"
+#include "tracers/trace.h"
+
+#include <jansson.h>
+#include <pthread.h>
+
+struct hub;
+struct registry;
+
+enum entry_state {
+	ENTRY_OPENING,
+	ENTRY_READY,
+	ENTRY_CLOSING,
+	ENTRY_CLOSED
+};
+
+struct guest_entry {
+	struct registry *reg;
+	struct guest_entry *next;
+	enum entry_state state;
+	unsigned refs, users;
+	char name[BODY_MAX_NAME + 1];
+	char target[BODY_MAX_TARGET + 1];
+	u64 attached_ns; /* host CLOCK_REALTIME */
+	struct guest *guest; /* for users only */
+};
+
+struct trace_entry {
+	struct registry *reg;
+	struct trace_entry *next;
+	enum entry_state state;
+	unsigned refs, users, streams;
+	char id[24];
+	struct guest_entry *guest; /* a reference */
+	json_t *request; /* what was asked for: tracer, filter, notrace, pids, mode */
+	pthread_mutex_t op;
+	struct trace *trace; /* for users only */
+	struct trace_info last; /* once closed: how it ended */
+};
+
+/* Sums over everything there ever was; for /metrics. */
+struct registry_totals {
+	u64 guests_attached, traces_started;
+	u64 records, lost; /* of traces that are closed */
+};
+
+must_check int registry_create(const char *state_dir, struct hub *hub, struct registry **ret,
+			       struct err *err);
+
+/**
+ * registry_close - attach no more, stop every trace, detach every guest
+ *
+ * Streams see their traces end. Return: how many guests could not be put back (logged).
+ */
+unsigned registry_close(struct registry *reg);
+
+/** registry_destroy - free it. Context: closed, and no reference is left; NULL is fine. */
+void registry_destroy(struct registry *reg);
+
+/**
+ * registry_attach - attach a guest and keep it
+ * @name: NULL derives one from @target
+ *
+ * Return: 0, *ret has a user; -EEXIST the name is taken (conflict); -EBUSY
+ * (guest.already_attached); or what guest_attach() returns.
+ */
+must_check int registry_attach(struct registry *reg, const char *target, const char *name,
+			       struct guest_entry **ret, struct err *err);
+
+/**
+ * registry_detach - detach a guest and forget it
+ * @force: also while traces of it run; stopped traces go with their guest anyhow
+ *
+ * Return: 0; -ENOENT (not_found); -EBUSY a trace runs (conflict); or what guest_detach() returns: the
+ * guest is gone from here then too, and *restore_ret tells what was put back.
+ */
+must_check int registry_detach(struct registry *reg, const char *name, bool force,
+			       struct guest_restore *restore_ret, struct err *err);
+
+/** registry_guest_get - a guest by name, as a user; -ENOENT (not_found), -EBUSY it goes (conflict) */
+must_check int registry_guest_get(struct registry *reg, const char *name, struct guest_entry **ret,
+				  struct err *err);
+void registry_guest_put(struct guest_entry *g);
+
+/** registry_guests - all that are ready, as a user of each; an array to free. NULL without memory. */
+struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret);
+
+/**
+ * registry_trace_start - start a trace of @g, whose user the caller is, and keep it
+ *
+ * Return: 0, *ret has a user; or what trace_start() returns.
+ */
+must_check int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
+				    struct trace_entry **ret, struct err *err);
+
+/** registry_trace_stop - stop a trace whose user the caller is; records stay readable */
+must_check int registry_trace_stop(struct trace_entry *t, struct err *err);
+
+/**
+ * registry_trace_delete - stop a trace if need be and forget it
+ * @force: also when stopping fails
+ *
+ * Return: 0, *last_ret (a reference) tells how it ended; -ENOENT; what trace_stop() returns: the
+ * trace stays, unless its VMM is gone or @force.
+ */
+must_check int registry_trace_delete(struct registry *reg, const char *id, bool force,
+				     struct trace_entry **last_ret, struct err *err);
+
+/** registry_trace_get - a trace by id, as a user and with a reference; -ENOENT */
+must_check int registry_trace_get(struct registry *reg, const char *id, struct trace_entry **ret,
+				  struct err *err);
+void registry_trace_put(struct trace_entry *t);
+
+/** registry_trace_unref - give back a reference without a user */
+void registry_trace_unref(struct trace_entry *t);
+
+/** registry_traces - all traces, of @guest only unless NULL; as registry_guests() */
+struct trace_entry **registry_traces(struct registry *reg, const char *guest, size_t *n_ret);
+
+/* References only: a stream keeps one, becomes a user for each look, and tells when it ends. */
+void registry_stream_begin(struct trace_entry *t); /* context: a user */
+void registry_stream_end(struct trace_entry *t);
+/* true: the caller is a user and calls registry_trace_unuse(); false: closed, @t->last is valid. */
+bool registry_trace_use(struct trace_entry *t);
+void registry_trace_unuse(struct trace_entry *t);
+
+void registry_totals(struct registry *reg, struct registry_totals *ret);
+
+/** registry_derive_name - a name for a guest from its target, without regard to others */
+void registry_derive_name(const char *target, char ret[BODY_MAX_NAME + 1]);
+
+#endif

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between registry.c (guests) and registry_trace.c (traces) only. */
+#ifndef API_REGISTRY_IMPL_H
+#define API_REGISTRY_IMPL_H
+
+#include "api/registry.h"
+
+struct registry {
+	pthread_mutex_t lock; /* lists, states, counts, totals */
+	pthread_cond_t changed; /* any state or count of any entry; CLOCK_MONOTONIC */
+	struct guest_entry *guests; /* in the order of attaching */
+	struct trace_entry *traces;
+	struct hub *hub;
+	char *state_dir;
+	u64 next_trace;
+	bool closing;
+	struct registry_totals totals;
+};
+
+/* A reference less; the lock is held. */
+void guest_entry_unref(struct guest_entry *g);
+void trace_entry_unref(struct trace_entry *t);
+
+/** registry_close_traces - stop and forget every trace of @g, whatever fails */
+void registry_close_traces(struct guest_entry *g);
+
+/** registry_running_trace - is a trace of @g running? Its id into @id_ret. */
+bool registry_running_trace(struct guest_entry *g, char id_ret[24]);
+
+#endif

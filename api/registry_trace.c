@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The daemon's traces. See registry.h. */
+#include "api/hub.h"
+#include "api/registry_impl.h"
+#define LOG_PREFIX "registry"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How long a trace that goes waits for its streams to read the rest. */
+#define CLOSE_GRACE_SEC 1
+
+void trace_entry_unref(struct trace_entry *t)
+{
+	if (--t->refs)
+		return;
+	guest_entry_unref(t->guest);
+	json_decref(t->request);
+	pthread_mutex_destroy(&t->op);
+	free(t);
+}
+
+/* From the drain thread. */
+static void notify(void *arg)
+{
+	struct trace_entry *t = arg;
+
+	hub_wake(t->reg->hub, t);
+}
+
+static struct trace_entry *find_trace(struct registry *reg, const char *id)
+{
+	struct trace_entry *t;
+
+	for (t = reg->traces; t && strcmp(t->id, id) != 0; t = t->next)
+		;
+	return t;
+}
+
+/* What was asked for, as it is shown again. */
+static json_t *request_doc(const struct body_trace *body)
+{
+	json_t *doc = json_copy(body->doc);
+
+	if (doc && !json_object_get(doc, "mode"))
+		json_object_set_new(doc, "mode", json_string("discard"));
+	return doc;
+}
+
+static struct trace_entry *new_entry(struct guest_entry *g, const struct body_trace *body)
+{
+	struct trace_entry *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return NULL;
+	t->request = request_doc(body);
+	if (!t->request) {
+		free(t);
+		return NULL;
+	}
+	t->reg = g->reg;
+	t->guest = g;
+	t->state = ENTRY_OPENING;
+	t->refs = 1;
+	pthread_mutex_init(&t->op, NULL);
+	pthread_mutex_lock(&g->reg->lock);
+	g->refs++;
+	pthread_mutex_unlock(&g->reg->lock);
+	return t;
+}
+
+static void publish(struct trace_entry *t)
+{
+	struct registry *reg = t->reg;
+	struct trace_entry **at;
+
+	pthread_mutex_lock(&reg->lock);
+	snprintf(t->id, sizeof(t->id), "t%llu", (unsigned long long)++reg->next_trace);
+	for (at = &reg->traces; *at; at = &(*at)->next)
+		;
+	*at = t;
+	t->state = ENTRY_READY;
+	t->users++;
+	t->refs++;
+	reg->totals.traces_started++;
+	pthread_mutex_unlock(&reg->lock);
+}
+
+int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
+			 struct trace_entry **ret, struct err *err)
+{
+	struct trace_opts opts = {
+		.tracer = body->tracer,
+		.filter = body->filter,
+		.n_filter = body->n_filter,
+		.notrace = body->notrace,
+		.n_notrace = body->n_notrace,
+		.pids = body->pids,
+		.n_pids = body->n_pids,
+		.overwrite = body->overwrite,
+		.buffer_records = body->buffer_records,
+	};
+	struct trace_entry *t = new_entry(g, body);
+	int r;
+
+	if (!t)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another trace");
+	r = trace_start(g->guest, &opts, &t->trace, err);
+	if (r < 0) {
+		pthread_mutex_lock(&g->reg->lock);
+		trace_entry_unref(t);
+		pthread_mutex_unlock(&g->reg->lock);
+		return r;
+	}
+	publish(t);
+	trace_set_notify(t->trace, notify, t);
+	log_info("trace %s of guest %s: started", t->id, g->name);
+	*ret = t;
+	return 0;
+}
+
+int registry_trace_stop(struct trace_entry *t, struct err *err)
+{
+	int r;
+
+	pthread_mutex_lock(&t->op);
+	r = trace_stop(t->trace, err);
+	pthread_mutex_unlock(&t->op);
+	hub_wake(t->reg->hub, t);
+	return r;
+}
+
+/* Wait until its streams have ended, for a while. The lock is held. */
+static void wait_for_streams(struct trace_entry *t)
+{
+	struct timespec until;
+	int r = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += CLOSE_GRACE_SEC;
+	while (t->streams && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&t->reg->changed, &t->reg->lock, &until);
+}
+
+static void forget(struct trace_entry *t)
+{
+	struct registry *reg = t->reg;
+	struct trace_entry **at;
+
+	for (at = &reg->traces; *at != t; at = &(*at)->next)
+		;
+	*at = t->next;
+	reg->totals.records += t->last.n_records;
+	reg->totals.lost += t->last.n_lost;
+	trace_entry_unref(t);
+	pthread_cond_broadcast(&reg->changed);
+}
+
+/* @t is CLOSING by the caller alone. On failure it is READY again. */
+static int close_trace(struct trace_entry *t, bool force, struct err *err)
+{
+	struct registry *reg = t->reg;
+	struct trace *trace = t->trace;
+	struct trace_info last;
+	struct err why = { 0 };
+	int r;
+
+	r = registry_trace_stop(t, &why);
+	pthread_mutex_lock(&reg->lock);
+	if (r < 0 && !force && why.code != ERR_VMM_GONE) {
+		t->state = ENTRY_READY;
+		pthread_cond_broadcast(&reg->changed);
+		pthread_mutex_unlock(&reg->lock);
+		if (err)
+			*err = why;
+		return r;
+	}
+	if (r < 0)
+		log_warn("trace %s: %s (%s); deleted all the same", t->id, why.msg,
+			 err_code_name(why.code));
+	wait_for_streams(t);
+	pthread_mutex_unlock(&reg->lock);
+	trace_get_info(trace, &last);
+	pthread_mutex_lock(&reg->lock);
+	t->last = last;
+	t->state = ENTRY_CLOSED;
+	while (t->users)
+		pthread_cond_wait(&reg->changed, &reg->lock);
+	t->trace = NULL;
+	pthread_mutex_unlock(&reg->lock);
+	trace_set_notify(trace, NULL, NULL);
+	trace_destroy(trace);
+	hub_wake(reg->hub, t);
+	pthread_mutex_lock(&reg->lock);
+	log_info("trace %s of guest %s: deleted, %llu records, %llu lost", t->id, t->guest->name,
+		 (unsigned long long)t->last.n_records, (unsigned long long)t->last.n_lost);
+	forget(t);
+	pthread_mutex_unlock(&reg->lock);
+	return 0;
+}
+
+int registry_trace_delete(struct registry *reg, const char *id, bool force,
+			  struct trace_entry **last_ret, struct err *err)
+{
+	struct trace_entry *t;
+	int r;
+
+	pthread_mutex_lock(&reg->lock);
+	t = find_trace(reg, id);
+	if (!t || t->state != ENTRY_READY) {
+		pthread_mutex_unlock(&reg->lock);
+		return err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "there is no trace %.64s", id);
+	}
+	t->state = ENTRY_CLOSING;
+	t->refs++; /* the caller's */
+	pthread_mutex_unlock(&reg->lock);
+	r = close_trace(t, force, err);
+	if (r < 0)
+		registry_trace_unref(t);
+	else
+		*last_ret = t;
+	return r;
+}
+
+void registry_close_traces(struct guest_entry *g)
+{
+	struct registry *reg = g->reg;
+	struct trace_entry *t;
+
+	pthread_mutex_lock(&reg->lock);
+	for (;;) {
+		for (t = reg->traces; t && t->guest != g; t = t->next)
+			;
+		if (!t)
+			break;
+		if (t->state != ENTRY_READY) { /* somebody else is at it: see what becomes of it */
+			pthread_cond_wait(&reg->changed, &reg->lock);
+			continue;
+		}
+		t->state = ENTRY_CLOSING;
+		pthread_mutex_unlock(&reg->lock);
+		(void)close_trace(t, true,
+				  NULL); /* cannot fail by force; what went wrong is logged */
+		pthread_mutex_lock(&reg->lock);
+	}
+	pthread_mutex_unlock(&reg->lock);
+}
+
+int registry_trace_get(struct registry *reg, const char *id, struct trace_entry **ret,
+		       struct err *err)
+{
+	struct trace_entry *t;
+	int r = 0;
+
+	pthread_mutex_lock(&reg->lock);
+	t = find_trace(reg, id);
+	if (t && t->state == ENTRY_READY) {
+		t->users++;
+		t->refs++;
+		*ret = t;
+	} else {
+		r = err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "there is no trace %.64s", id);
+	}
+	pthread_mutex_unlock(&reg->lock);
+	return r;
+}
+
+void registry_trace_put(struct trace_entry *t)
+{
+	struct registry *reg = t->reg;
+
+	pthread_mutex_lock(&reg->lock);
+	t->users--;
+	trace_entry_unref(t);
+	pthread_cond_broadcast(&reg->changed);
+	pthread_mutex_unlock(&reg->lock);
+}
+
+void registry_trace_unref(struct trace_entry *t)
+{
+	struct registry *reg = t->reg;
+
+	pthread_mutex_lock(&reg->lock);
+	trace_entry_unref(t);
+	pthread_mutex_unlock(&reg->lock);
+}
+
+struct trace_entry **registry_traces(struct registry *reg, const char *guest, size_t *n_ret)
+{
+	struct trace_entry **all, *t;
+	size_t n = 0;
+
+	pthread_mutex_lock(&reg->lock);
+	for (t = reg->traces; t; t = t->next)
+		n++;
+	all = calloc(n + 1, sizeof(struct trace_entry *));
+	n = 0;
+	for (t = reg->traces; all && t; t = t->next) {
+		if (t->state != ENTRY_READY || (guest && strcmp(t->guest->name, guest) != 0))
+			continue;
+		t->users++;
+		t->refs++;
+		all[n++] = t;
+	}
+	pthread_mutex_unlock(&reg->lock);
+	*n_ret = n;
+	return all;
+}
+
+bool registry_running_trace(struct guest_entry *g, char id_ret[24])
+{
+	struct trace_info info;
+	struct trace_entry **all;
+	bool running = false;
+	size_t n;
+
+	all = registry_traces(g->reg, g->name, &n);
+	if (!all) { /* no memory to look: better to refuse than to end somebody's trace */
+		snprintf(id_ret, 24, "?");
+		return true;
+	}
+	for (size_t i = 0; i < n; i++) {
+		trace_get_info(all[i]->trace, &info);
+		if (info.state == TRACE_RUNNING && !running) {
+			running = true;
+			memcpy(id_ret, all[i]->id, sizeof(all[i]->id));
+		}
+		registry_trace_put(all[i]);
+	}
+	free(all);
+	return running;
+}
+
+void registry_stream_begin(struct trace_entry *t)
+{
+	pthread_mutex_lock(&t->reg->lock);
+	t->refs++;
+	t->streams++;
+	pthread_mutex_unlock(&t->reg->lock);
+}
+
+void registry_stream_end(struct trace_entry *t)
+{
+	struct registry *reg = t->reg;
+
+	pthread_mutex_lock(&reg->lock);
+	t->streams--;
+	trace_entry_unref(t);
+	pthread_cond_broadcast(&reg->changed);
+	pthread_mutex_unlock(&reg->lock);
+}
+
+bool registry_trace_use(struct trace_entry *t)
+{
+	bool usable;
+
+	pthread_mutex_lock(&t->reg->lock);
+	usable = t->state == ENTRY_READY || t->state == ENTRY_CLOSING;
+	if (usable)
+		t->users++;
+	pthread_mutex_unlock(&t->reg->lock);
+	return usable;
+}
+
+void registry_trace_unuse(struct trace_entry *t)
+{
+	pthread_mutex_lock(&t->reg->lock);
+	t->users--;
+	pthread_cond_broadcast(&t->reg->changed);
+	pthread_mutex_unlock(&t->reg->lock);
+}

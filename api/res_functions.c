@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /v1/guests/{g}/functions and /v1/guests/{g}/modules. */
+#include "api/docs.h"
+#include "api/registry.h"
+#include "api/resources.h"
+#include "api/server.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FUNCTIONS_LIMIT     1000
+#define FUNCTIONS_MAX_LIMIT 10000
+
+static const char *const state_names[] = {
+	[SITE_OK] = "traceable",
+	[SITE_DISABLED] = "disabled",
+	[SITE_IN_USE] = "in_use",
+};
+
+/* What of a guest's functions is asked for. */
+struct selection {
+	const struct request *rq; /* its "glob" parameters */
+	const char *module; /* NULL: any; "kernel": the kernel's own */
+	int state; /* enum site_state, -1 for any */
+	u64 limit;
+	u64 from; /* index of the first site to look at */
+};
+
+static bool glob_matches(const struct request *rq, const char *name)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < rq->n_query; i++) {
+		if (strcmp(rq->query[i].name, "glob") != 0)
+			continue;
+		any = true;
+		if (fnmatch(rq->query[i].value ? rq->query[i].value : "", name, 0) == 0)
+			return true;
+	}
+	return !any;
+}
+
+static bool is_selected(const struct selection *sel, const struct ftrace_site *s)
+{
+	if (sel->state >= 0 && s->state != (enum site_state)sel->state)
+		return false;
+	if (sel->module && strcmp(sel->module, s->module ? s->module : "kernel") != 0)
+		return false;
+	return glob_matches(sel->rq, s->name);
+}
+
+/*
+ * A cursor is "INDEX-IP" of the last site shown. Modules that came or went shift the indices, so the
+ * address has the last word: a site that is not there any more makes the client begin again.
+ */
+static int apply_cursor(struct request *rq, const struct kernel *k, struct selection *sel)
+{
+	const char *text = request_query(rq, "cursor");
+	const struct ftrace_site *sites = kernel_sites(k), *s;
+	unsigned long long index, ip;
+	struct err err = { 0 };
+	int end = 0;
+
+	if (!text)
+		return 0;
+	if (strlen(text) > 40 || sscanf(text, "%llu-%llx%n", &index, &ip, &end) != 2 || text[end]) {
+		request_refuse(rq, "cursor", "must be the next_cursor of an earlier answer");
+		return -EINVAL;
+	}
+	if (index < kernel_site_count(k) && sites[index].ip == ip) {
+		sel->from = index + 1;
+		return 0;
+	}
+	s = kernel_site_at(k, ip);
+	if (s) {
+		sel->from = (u64)(s - sites) + 1;
+		return 0;
+	}
+	err_set(&err, -ESTALE, ERR_CONFLICT, ip,
+		"the guest's functions changed since the last page; begin again without a cursor");
+	request_error(rq, &err);
+	return -ESTALE;
+}
+
+static int parse_selection(struct request *rq, struct selection *ret)
+{
+	const char *state = request_query(rq, "state");
+	int s;
+
+	*ret = (struct selection){ .rq = rq, .module = request_query(rq, "module"), .state = -1 };
+	if (request_query_u64(rq, "limit", FUNCTIONS_LIMIT, FUNCTIONS_MAX_LIMIT, &ret->limit) < 0)
+		return -EINVAL;
+	if (!ret->limit) {
+		request_refuse(rq, "limit", "must be a number, 1 to %d", FUNCTIONS_MAX_LIMIT);
+		return -EINVAL;
+	}
+	if (!state)
+		return 0;
+	for (s = 0; s < (int)ARRAY_SIZE(state_names) && strcmp(state, state_names[s]) != 0; s++)
+		;
+	if (s == (int)ARRAY_SIZE(state_names)) {
+		request_refuse(rq, "state", "must be traceable, disabled or in_use");
+		return -EINVAL;
+	}
+	ret->state = s;
+	return 0;
+}
+
+static json_t *site_doc(const struct ftrace_site *s)
+{
+	return json_pack("{s:o, s:o, s:o, s:s}", "name", json_text(s->name), "module",
+			 json_text(s->module), "ip", json_addr(s->ip), "state",
+			 state_names[s->state]);
+}
+
+/* A page of sites; the guest's lock is held, since a refresh would replace them. */
+static json_t *page(const struct kernel *k, const struct selection *sel)
+{
+	const struct ftrace_site *sites = kernel_sites(k);
+	size_t n = kernel_site_count(k), i, last = 0;
+	json_t *items = json_array(), *next = NULL;
+
+	for (i = sel->from; items && i < n; i++) {
+		if (!is_selected(sel, &sites[i]))
+			continue;
+		if (json_array_size(items) == sel->limit) {
+			next = json_sprintf("%zu-%llx", last, (unsigned long long)sites[last].ip);
+			break;
+		}
+		if (json_array_append_new(items, site_doc(&sites[i]))) {
+			json_decref(items);
+			return NULL;
+		}
+		last = i;
+	}
+	return json_pack("{s:o, s:o}", "items", items, "next_cursor", next ? next : json_null());
+}
+
+void res_functions_list(struct request *rq)
+{
+	struct guest_entry *g;
+	struct selection sel;
+	struct err err = { 0 };
+	const struct kernel *k;
+	json_t *doc = NULL;
+	int r;
+
+	if (parse_selection(rq, &sel) < 0)
+		return;
+	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	guest_lock(g->guest);
+	k = guest_kernel(g->guest);
+	r = apply_cursor(rq, k, &sel);
+	if (r == 0)
+		doc = page(k, &sel);
+	guest_unlock(g->guest);
+	registry_guest_put(g);
+	if (r == 0)
+		request_json(rq, 200, doc);
+}
+
+static json_t *module_doc(const struct kernel_module *m)
+{
+	return json_pack("{s:o, s:o, s:I, s:I, s:I}", "name", json_text(m->name), "base",
+			 json_addr(m->base), "text_bytes", (json_int_t)m->text_bytes, "symbols",
+			 (json_int_t)m->n_syms, "functions", (json_int_t)m->n_sites);
+}
+
+void res_modules_list(struct request *rq)
+{
+	const struct kernel_module *modules;
+	json_t *items = json_array();
+	struct guest_entry *g;
+	struct err err = { 0 };
+	const struct kernel *k;
+
+	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
+		json_decref(items);
+		request_error(rq, &err);
+		return;
+	}
+	guest_lock(g->guest);
+	k = guest_kernel(g->guest);
+	modules = kernel_modules(k);
+	for (size_t i = 0; items && i < kernel_module_count(k); i++) {
+		if (json_array_append_new(items, module_doc(&modules[i]))) {
+			json_decref(items);
+			items = NULL;
+		}
+	}
+	guest_unlock(g->guest);
+	registry_guest_put(g);
+	request_json(rq, 200, items_doc(items));
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/* /v1/traces, /v1/traces/{t} and what hangs below it, except the stream. */
+#include "api/body.h"
+#include "api/docs.h"
+#include "api/registry.h"
+#include "api/resources.h"
+#include "api/server.h"
+#include "api/stream.h"
+#include "base/cleanup.h"
+#include "tracers/output.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORDS_LIMIT     1000
+#define RECORDS_MAX_LIMIT 10000
+
+static const char *const state_names[] = {
+	[TRACE_RUNNING] = "running",
+	[TRACE_STOPPED] = "stopped",
+	[TRACE_FAILED] = "failed",
+};
+
+static json_t *failure_doc(const struct trace_info *i)
+{
+	struct problem p;
+
+	if (i->state != TRACE_FAILED)
+		return json_null();
+	problem_from_err(&p, &i->error);
+	return problem_json(&p, NULL);
+}
+
+/* Part of the request, or an empty array where it had none. */
+static json_t *asked(struct trace_entry *t, const char *key)
+{
+	json_t *v = json_object_get(t->request, key);
+
+	return v ? json_incref(v) : json_array();
+}
+
+json_t *trace_doc(struct trace_entry *t)
+{
+	struct trace_info i = { 0 };
+	json_t *doc;
+
+	if (t->trace)
+		trace_get_info(t->trace, &i);
+	else
+		i = t->last;
+	doc = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
+			t->guest->name, "tracer", asked(t, "tracer"), "state", state_names[i.state],
+			"filter", asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
+			asked(t, "pids"), "mode", json_object_get(t->request, "mode"));
+	if (!doc)
+		return NULL;
+	json_object_update_new(
+		doc, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "functions",
+			       (json_int_t)i.n_functions, "skipped", (json_int_t)i.n_skipped,
+			       "records", (json_int_t)i.n_records, "oldest_seq",
+			       (json_int_t)i.oldest_seq, "lost", (json_int_t)i.n_lost, "lost_ring",
+			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn));
+	json_object_update_new(
+		doc, json_pack("{s:o, s:o, s:o, s:o}", "started", json_time(i.started_ns),
+			       "stopped", json_time(i.stopped_ns), "restore",
+			       i.state == TRACE_RUNNING ? json_null() : restore_doc(&i.restore),
+			       "error", failure_doc(&i)));
+	if (!json_object_get(doc, "records") || !json_object_get(doc, "error")) {
+		json_decref(doc);
+		return NULL;
+	}
+	return doc;
+}
+
+static void list(struct request *rq, const char *guest)
+{
+	json_t *items = json_array();
+	struct trace_entry **all;
+	size_t n;
+
+	all = registry_traces(server_registry(rq->srv), guest, &n);
+	for (size_t i = 0; all && i < n; i++) {
+		if (json_array_append_new(items, trace_doc(all[i]))) {
+			json_decref(items);
+			items = NULL;
+		}
+		registry_trace_put(all[i]);
+	}
+	if (!all) {
+		json_decref(items);
+		items = NULL;
+	}
+	free(all);
+	request_json(rq, 200, items_doc(items));
+}
+
+void res_traces_list(struct request *rq)
+{
+	list(rq, NULL);
+}
+
+void res_guest_traces_list(struct request *rq)
+{
+	struct guest_entry *g;
+	struct err err = { 0 };
+
+	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	list(rq, g->name);
+	registry_guest_put(g);
+}
+
+void res_traces_create(struct request *rq)
+{
+	struct guest_entry *g;
+	struct trace_entry *t;
+	struct body_trace b;
+	struct err err = { 0 };
+	struct problem p;
+	int r;
+
+	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	if (body_trace_parse(rq->body.data, rq->body.len, &b, &p) < 0) {
+		registry_guest_put(g);
+		request_problem(rq, &p);
+		return;
+	}
+	r = registry_trace_start(g, &b, &t, &err);
+	body_trace_deinit(&b);
+	registry_guest_put(g);
+	if (r < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	snprintf(rq->reply.location, sizeof(rq->reply.location), "/v1/traces/%s", t->id);
+	request_json(rq, 201, trace_doc(t));
+	registry_trace_put(t);
+}
+
+/* The trace that the path names, as a user; NULL: the problem is the reply. */
+static struct trace_entry *get(struct request *rq)
+{
+	struct trace_entry *t;
+	struct err err = { 0 };
+
+	if (registry_trace_get(server_registry(rq->srv), rq->params[0], &t, &err) == 0)
+		return t;
+	request_error(rq, &err);
+	return NULL;
+}
+
+void res_traces_get(struct request *rq)
+{
+	struct trace_entry *t = get(rq);
+
+	if (!t)
+		return;
+	request_json(rq, 200, trace_doc(t));
+	registry_trace_put(t);
+}
+
+void res_traces_stop(struct request *rq)
+{
+	struct trace_entry *t = get(rq);
+	struct err err = { 0 };
+
+	if (!t)
+		return;
+	if (registry_trace_stop(t, &err) < 0)
+		request_error(rq, &err);
+	else
+		request_json(rq, 200, trace_doc(t));
+	registry_trace_put(t);
+}
+
+void res_traces_delete(struct request *rq)
+{
+	struct trace_entry *t;
+	struct err err = { 0 };
+	bool force;
+
+	if (request_query_bool(rq, "force", &force) < 0)
+		return;
+	if (registry_trace_delete(server_registry(rq->srv), rq->params[0], force, &t, &err) < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	request_json(rq, 200, trace_doc(t));
+	registry_trace_unref(t);
+}
+
+static void add_page(struct buf *b, struct trace_entry *t, const struct trace_record *recs,
+		     size_t n, u64 after)
+{
+	struct output_names names = stream_names(t->trace);
+	struct trace_info i = { 0 };
+
+	trace_get_info(t->trace, &i);
+	buf_addf(b,
+		 "{\"next_after\":%llu,\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
+		 (unsigned long long)(n ? recs[n - 1].seq : after), (unsigned long long)i.n_records,
+		 (unsigned long long)i.n_lost, state_names[i.state]);
+	for (size_t k = 0; k < n; k++) {
+		out_json_record(b, &recs[k], &names);
+		if (b->len && b->data[b->len - 1] == '\n')
+			b->len--;
+		buf_adds(b, k + 1 < n ? ",\n" : "\n");
+	}
+	buf_adds(b, "]}\n");
+}
+
+/* Answer with the records after @after, at most @limit. Context: a user of @t. */
+static void answer_records(struct request *rq, struct trace_entry *t, u64 after, u64 limit)
+{
+	_cleanup_free_ struct trace_record *recs = calloc(limit, sizeof(*recs));
+	_cleanup_buf_ struct buf b = { 0 };
+	struct err err = { 0 };
+	struct problem p;
+	u64 oldest = 0;
+	size_t n = 0;
+	int r;
+
+	if (!recs) {
+		request_json(rq, 503, NULL);
+		return;
+	}
+	r = trace_read(t->trace, after, recs, limit, &n, &oldest, &err);
+	if (r < 0) {
+		problem_from_err(&p, &err);
+		p.oldest_seq = r == -ESTALE ? oldest : 0;
+		request_problem(rq, &p);
+		return;
+	}
+	add_page(&b, t, recs, n, after);
+	if (buf_failed(&b))
+		request_json(rq, 503, NULL);
+	else
+		request_text(rq, 200, "application/json", &b);
+}
+
+void res_traces_records(struct request *rq)
+{
+	struct trace_entry *t;
+	u64 after, limit;
+
+	if (request_query_u64(rq, "after", 0, INT64_MAX, &after) < 0 ||
+	    request_query_u64(rq, "limit", RECORDS_LIMIT, RECORDS_MAX_LIMIT, &limit) < 0)
+		return;
+	if (!limit) {
+		request_refuse(rq, "limit", "must be a number, 1 to %d", RECORDS_MAX_LIMIT);
+		return;
+	}
+	t = get(rq);
+	if (!t)
+		return;
+	answer_records(rq, t, after, limit);
+	registry_trace_put(t);
+}

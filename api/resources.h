@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The handlers of the routes, one file a resource. Each answers its request exactly once. */
+#ifndef API_RESOURCES_H
+#define API_RESOURCES_H
+
+struct request;
+
+/* res_health.c */
+void res_healthz(struct request *rq);
+void res_version(struct request *rq);
+void res_openapi(struct request *rq);
+void res_metrics(struct request *rq);
+
+/* res_guests.c */
+void res_guests_list(struct request *rq);
+void res_guests_create(struct request *rq);
+void res_guests_get(struct request *rq);
+void res_guests_delete(struct request *rq);
+
+/* res_functions.c */
+void res_functions_list(struct request *rq);
+void res_modules_list(struct request *rq);
+
+/* res_traces.c */
+void res_traces_list(struct request *rq);
+void res_guest_traces_list(struct request *rq);
+void res_traces_create(struct request *rq);
+void res_traces_get(struct request *rq);
+void res_traces_stop(struct request *rq);
+void res_traces_delete(struct request *rq);
+void res_traces_records(struct request *rq);
+
+/* res_stream.c */
+void res_traces_stream(struct request *rq);
+
+#endif

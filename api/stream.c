@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Streams. See stream.h. */
+#include "api/stream.h"
+
+#include "api/hub.h"
+#include "api/registry.h"
+#include "api/server.h"
+#include "api/work.h"
+#include "base/buf.h"
+#define LOG_PREFIX "stream"
+#include "base/log.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define STREAM_BATCH 256 /* records formatted at a time */
+#define STREAM_BLOCK (32u * 1024)
+
+struct stream {
+	struct hub_client client;
+	struct server *srv;
+	struct trace_entry *trace; /* a reference */
+	enum stream_format format;
+	bool stop_on_close;
+	bool ended; /* nothing comes after what is in @out */
+	u64 after; /* the last sequence number that was sent or reported lost */
+	u64 lost_seen; /* of the trace's own losses, how many were reported */
+	u64 lost_here; /* records that were overwritten before this client took them */
+	struct output_meta meta;
+	struct rec_writer *writer; /* STREAM_RECORDING */
+	struct buf out;
+	size_t off; /* what of @out has been sent */
+	struct trace_record recs[STREAM_BATCH];
+};
+
+static const char *const media_types[] = {
+	[STREAM_NDJSON] = "application/x-ndjson",
+	[STREAM_TEXT] = "text/plain",
+	[STREAM_RECORDING] = "application/vnd.hvftrace.recording",
+};
+
+const char *stream_media_type(enum stream_format format)
+{
+	return format == STREAM_TEXT ? "text/plain; charset=utf-8" : media_types[format];
+}
+
+static bool range_is(const char *range, size_t len, const char *type)
+{
+	return strlen(type) == len && strncasecmp(range, type, len) == 0;
+}
+
+static bool choose_one(const char *range, size_t len, enum stream_format *ret)
+{
+	for (int f = 0; f < STREAM_FORMAT_MAX; f++) {
+		if (range_is(range, len, media_types[f])) {
+			*ret = (enum stream_format)f;
+			return true;
+		}
+	}
+	*ret = range_is(range, len, "text/*") ? STREAM_TEXT : STREAM_NDJSON;
+	return *ret == STREAM_TEXT || range_is(range, len, "*/*") ||
+	       range_is(range, len, "application/*") || range_is(range, len, "application/jsonl");
+}
+
+bool stream_choose(const char *accept, enum stream_format *ret)
+{
+	size_t len;
+
+	if (!accept)
+		accept = "*/*";
+	while (*accept) {
+		accept += strspn(accept, " \t,");
+		len = strcspn(accept, " \t,;");
+		if (len && choose_one(accept, len, ret))
+			return true;
+		accept += len;
+		accept += strcspn(accept, ",");
+	}
+	return false;
+}
+
+static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	return trace_sym(arg, addr, ret, off_ret);
+}
+
+struct output_names stream_names(struct trace *t)
+{
+	return (struct output_names){ .sym = sym, .arg = t };
+}
+
+static void put_lost(struct stream *s, u64 count)
+{
+	switch (s->format) {
+	case STREAM_NDJSON:
+		out_json_lost(&s->out, count, s->after);
+		break;
+	case STREAM_RECORDING:
+		rec_writer_lost(s->writer, &s->out, count);
+		break;
+	default: /* as print_trace_line() does (Linux v6.1 kernel/trace/trace.c), without its "CPU:n" */
+		buf_addf(&s->out, "[LOST %llu EVENTS]\n", (unsigned long long)count);
+	}
+}
+
+static void put_record(struct stream *s, const struct trace_record *r,
+		       const struct output_names *names)
+{
+	switch (s->format) {
+	case STREAM_NDJSON:
+		out_json_record(&s->out, r, names);
+		break;
+	case STREAM_RECORDING:
+		rec_writer_add(s->writer, &s->out, r, names);
+		break;
+	default:
+		out_text_record(&s->out, r, names);
+	}
+}
+
+static void put_gap(struct stream *s, u64 next_seq)
+{
+	if (next_seq <= s->after + 1)
+		return;
+	s->lost_here += next_seq - s->after - 1;
+	put_lost(s, next_seq - s->after - 1);
+	s->after = next_seq - 1;
+}
+
+/* The last words: totals and why. */
+static void put_end(struct stream *s, const struct trace_info *i, const char *reason)
+{
+	s->meta.n_records = i->n_records;
+	s->meta.n_lost = i->n_lost + s->lost_here;
+	s->meta.n_functions = i->n_functions;
+	s->meta.n_restored = i->restore.sites_restored;
+	s->meta.restored = i->state != TRACE_RUNNING && i->restore.verified;
+	if (s->format == STREAM_NDJSON)
+		out_json_end(&s->out, &s->meta, reason);
+	else if (s->format == STREAM_RECORDING)
+		rec_writer_end(s->writer, &s->out, &s->meta);
+	s->ended = true;
+}
+
+static void put_new_losses(struct stream *s, const struct trace_info *i)
+{
+	if (i->n_lost <= s->lost_seen)
+		return;
+	put_lost(s, i->n_lost - s->lost_seen);
+	s->lost_seen = i->n_lost;
+}
+
+/* Format what there is, as a user of the trace. */
+static void fill_from(struct stream *s, struct trace *t)
+{
+	struct output_names names = stream_names(t);
+	struct trace_info info = { 0 };
+	struct err err = { 0 };
+	u64 oldest = 0;
+	size_t n = 0;
+	int r;
+
+	/* the state first: when it says "stopped", a read that finds nothing after it is the end */
+	trace_get_info(t, &info);
+	put_new_losses(s, &info);
+	r = trace_read(t, s->after, s->recs, STREAM_BATCH, &n, &oldest, &err);
+	if (r == -ESTALE) {
+		put_gap(s, oldest);
+		return;
+	}
+	if (r < 0) {
+		put_end(s, &info, err_code_name(err.code));
+		return;
+	}
+	for (size_t k = 0; k < n; k++) {
+		put_gap(s, s->recs[k].seq);
+		put_record(s, &s->recs[k], &names);
+		s->after = s->recs[k].seq;
+	}
+	if (n || info.state == TRACE_RUNNING)
+		return;
+	put_end(s, &info, info.state == TRACE_FAILED ? err_code_name(info.error.code) : "stopped");
+}
+
+/* Put what is new into @out. Return: false when there is nothing. */
+static bool fill(struct stream *s)
+{
+	buf_reset(&s->out);
+	s->off = 0;
+	if (registry_trace_use(s->trace)) {
+		fill_from(s, s->trace->trace);
+		registry_trace_unuse(s->trace);
+	} else {
+		/* deleted under us: what we had not sent yet is gone */
+		put_gap(s, s->trace->last.n_records + 1);
+		put_new_losses(s, &s->trace->last);
+		put_end(s, &s->trace->last, "deleted");
+	}
+	return s->out.len || s->ended;
+}
+
+static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
+{
+	struct stream *s = cls;
+	size_t n;
+
+	(void)pos;
+	while (s->off == s->out.len) {
+		if (s->ended)
+			return MHD_CONTENT_READER_END_OF_STREAM;
+		if (fill(s))
+			continue;
+		switch (hub_wait(server_hub(s->srv), &s->client)) {
+		case HUB_SUSPENDED:
+			return 0;
+		case HUB_AGAIN:
+			break;
+		case HUB_BEAT:
+			buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n",
+				 (unsigned long long)s->after);
+			break;
+		case HUB_ENDING:
+			put_end(s,
+				&(struct trace_info){ .n_records = s->after,
+						      .n_lost = s->lost_seen },
+				"daemon_stopping");
+			break;
+		case HUB_CLIENT_GONE:
+			return MHD_CONTENT_READER_END_WITH_ERROR;
+		}
+	}
+	if (buf_failed(&s->out)) {
+		log_error("no memory for a stream of trace %s; it is cut", s->trace->id);
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
+	n = MIN(max, s->out.len - s->off);
+	memcpy(buf, s->out.data + s->off, n);
+	s->off += n;
+	hub_output(server_hub(s->srv), &s->client);
+	return (ssize_t)n;
+}
+
+static void stop_trace(void *arg)
+{
+	struct trace_entry *t = arg;
+	struct err err = { 0 };
+
+	if (registry_trace_use(t)) {
+		if (registry_trace_stop(t, &err) < 0)
+			log_error("trace %s: %s (%s)", t->id, err.msg, err_code_name(err.code));
+		else
+			log_info("trace %s: stopped, since its client left", t->id);
+		registry_trace_unuse(t);
+	}
+	registry_stream_end(t);
+}
+
+static void stream_free(struct stream *s)
+{
+	rec_writer_destroy(s->writer);
+	buf_deinit(&s->out);
+	free(s);
+}
+
+static void on_response_freed(void *cls)
+{
+	struct stream *s = cls;
+
+	hub_remove(server_hub(s->srv), &s->client);
+	/* the reference goes to the job, which may wait and so must not run here */
+	if (!s->stop_on_close || s->ended ||
+	    work_submit(server_work(s->srv), stop_trace, s->trace) < 0)
+		registry_stream_end(s->trace);
+	stream_free(s);
+}
+
+static void fill_meta(struct output_meta *meta, struct trace_entry *t)
+{
+	struct guest_info g = { 0 };
+	struct trace_info i = { 0 };
+
+	guest_info(trace_guest(t->trace), &g);
+	trace_get_info(t->trace, &i);
+	snprintf(meta->tracer, sizeof(meta->tracer), "%s", i.tracer ? i.tracer : "function");
+	snprintf(meta->guest, sizeof(meta->guest), "%.63s", t->guest->name);
+	snprintf(meta->release, sizeof(meta->release), "%s", g.release);
+	meta->vcpus = g.vcpus;
+	meta->started_ns = i.started_ns;
+	meta->n_records = i.n_records;
+	meta->n_lost = i.n_lost;
+	meta->n_functions = i.n_functions;
+}
+
+static int put_head(struct stream *s, struct err *err)
+{
+	int r;
+
+	if (s->format == STREAM_TEXT)
+		out_text_head(&s->out, &s->meta);
+	if (s->format != STREAM_RECORDING)
+		return 0;
+	r = rec_writer_create(&s->meta, &s->writer, err);
+	if (r == 0)
+		rec_writer_head(s->writer, &s->out);
+	return r;
+}
+
+static void fill_client(struct hub_client *c, struct MHD_Connection *conn, struct stream *s)
+{
+	const union MHD_ConnectionInfo *info;
+	int domain = AF_UNIX;
+	socklen_t len = sizeof(domain);
+
+	info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	c->conn = conn;
+	c->fd = info ? info->connect_fd : -1;
+	c->topic = s->trace;
+	c->wants_beat = s->format == STREAM_NDJSON;
+	getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+	c->half_close_is_end = domain != AF_UNIX;
+}
+
+int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_entry *t,
+		  const struct stream_opts *opts, struct MHD_Response **ret, struct err *err)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+	struct trace_info info = { 0 };
+	int r;
+
+	if (!s)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another stream");
+	s->srv = srv;
+	s->trace = t;
+	s->format = opts->format;
+	s->after = opts->after;
+	s->stop_on_close = opts->stop_on_close;
+	fill_client(&s->client, conn, s);
+	fill_meta(&s->meta, t);
+	trace_get_info(t->trace, &info);
+	if (s->after) /* who goes on has been told of those before */
+		s->lost_seen = info.n_lost;
+	r = put_head(s, err);
+	if (r < 0) {
+		stream_free(s);
+		return r;
+	}
+	*ret = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, s,
+						 on_response_freed);
+	if (!*ret) {
+		stream_free(s);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another stream");
+	}
+	registry_stream_begin(t);
+	hub_add(server_hub(srv), &s->client);
+	return 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A trace's records on their way to one client, for as long as the trace runs or the client stays.
+ * Whatever the client does, the drain never waits for it: what it was too slow for is reported to it
+ * as lost.
+ */
+#ifndef API_STREAM_H
+#define API_STREAM_H
+
+#include "base/err.h"
+#include "base/types.h"
+#include "tracers/output.h"
+
+struct MHD_Connection;
+struct MHD_Response;
+struct server;
+struct trace_entry;
+
+enum stream_format {
+	STREAM_NDJSON,
+	STREAM_TEXT,
+	STREAM_RECORDING,
+	STREAM_FORMAT_MAX
+};
+
+struct stream_opts {
+	enum stream_format format;
+	u64 after; /* sequence number; 0 for the oldest kept */
+	bool stop_on_close; /* the client's end ends the trace */
+};
+
+/** stream_names - what an output needs to name addresses of a trace */
+struct output_names stream_names(struct trace *t);
+
+/** stream_media_type - how @format is called in Accept and Content-Type */
+const char *stream_media_type(enum stream_format format);
+
+/**
+ * stream_choose - the first format that an Accept header names
+ * @accept: NULL is as good as "*" "/" "*"
+ *
+ * Return: false when it names none that there is.
+ */
+bool stream_choose(const char *accept, enum stream_format *ret);
+
+/**
+ * stream_create - a response that streams @t on @conn
+ *
+ * Context: a user of @t. Return: 0; -ENOMEM; or what rec_writer_create() returns.
+ */
+must_check int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_entry *t,
+			     const struct stream_opts *opts, struct MHD_Response **ret,
+			     struct err *err);
+
+#endif
