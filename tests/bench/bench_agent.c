@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
-#define ROUNDS 15
-#define CALLS 65536u /* a round; with the pairs less than a ring */
+#define ROUNDS     15
+#define CALLS      65536u /* a round; with the pairs less than a ring */
 #define RING_SLOTS 131072u /* 3 MiB, the product's default order */
 
 #ifdef __clang__
@@ -137,7 +137,8 @@ static double drain_rate(void)
 			rig_call(&rig, 3);
 		t = now_ns();
 		if (ring_drain(&r, out, ARRAY_SIZE(out), 0, 0, &n) || r.stats.functions != CALLS)
-			fail_msg("drained %llu of %u", (unsigned long long)r.stats.functions, CALLS);
+			fail_msg("drained %llu of %u", (unsigned long long)r.stats.functions,
+				 CALLS);
 		t = CALLS / (now_ns() - t) * 1e9;
 		best = t > best ? t : best;
 	}
@@ -200,8 +201,8 @@ int main(void)
 {
 	u64 tsc = tsc_ns10();
 
-	printf("{\n  \"bench\": \"agent\",\n  \"compiler\": \"" COMPILER "\",\n  \"flags\": \""
-	       BENCH_FLAGS "\",\n");
+	printf("{\n  \"bench\": \"agent\",\n  \"compiler\": \"" COMPILER
+	       "\",\n  \"flags\": \"" BENCH_FLAGS "\",\n");
 	print_cpu_model();
 	printf("  \"ring_slots\": %u, \"rdtsc_ns\": %llu.%llu,\n", RING_SLOTS,
 	       (unsigned long long)tsc / 10, (unsigned long long)tsc % 10);

@@ -68,6 +68,11 @@ static struct {
 	bool irqs_off, flags_pushed;
 } step;
 
+static void *data_at(const struct rig *r, u64 off)
+{
+	return r->data + off;
+}
+
 static void make_site(struct rig *r, u32 i, u64 target)
 {
 	static const u8 endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa };
@@ -131,8 +136,8 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 	r->text = r->map;
 	r->sites = r->map + TEXT_BYTES;
 	r->data = r->sites + SITES_BYTES;
-	r->hdr = (struct agent_header *)r->data;
-	r->cpu = (struct agent_cpu *)(r->data + AGENT_CPU_OFF);
+	r->hdr = data_at(r, 0);
+	r->cpu = data_at(r, AGENT_CPU_OFF);
 	hdr.text = (u64)(uintptr_t)r->text;
 	hdr.data = (u64)(uintptr_t)r->data;
 	*r->hdr = hdr;
@@ -194,7 +199,7 @@ u64 *rig_ring(struct rig *r, u32 cpu, u64 slot)
 {
 	u64 off = ((u64)cpu * r->hdr->ring_slots + slot) * AGENT_RECORD_BYTES;
 
-	return (u64 *)(r->data + r->hdr->ring_off + off);
+	return data_at(r, r->hdr->ring_off + off);
 }
 
 void rig_call(struct rig *r, u32 site)
@@ -266,13 +271,14 @@ unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 static int io_read(void *arg, u64 off, void *buf, size_t len)
 {
 	const struct rig *r = arg;
+	const u64 *from;
 	u64 *to = buf;
 
 	if (off % 8 || len % 8 || off > r->data_bytes || len > r->data_bytes - off)
 		return -EFAULT;
+	from = data_at(r, off);
 	for (size_t i = 0; i < len / 8; i++)
-		to[i] = __atomic_load_n((u64 *)(r->data + off) + i, __ATOMIC_RELAXED);
-	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
 	return 0;
 }
 
@@ -284,7 +290,7 @@ static int io_write(void *arg, u64 off, const void *buf, size_t len)
 	if (off % 8 || len != 8 || off > r->data_bytes - 8)
 		return -EFAULT;
 	memcpy(&v, buf, 8);
-	__atomic_store_n((u64 *)(r->data + off), v, __ATOMIC_RELEASE);
+	__atomic_store_n((u64 *)data_at(r, off), v, __ATOMIC_RELEASE);
 	return 0;
 }
 
