@@ -18,8 +18,8 @@ static const char escapes[256] = {
 };
 /* clang-format on */
 
-/* Length of the valid UTF-8 sequence at @s, 0 if there is none: Unicode 15, table 3-7. */
-static size_t utf8_len(const u8 *s, size_t left)
+/* Unicode 15, table 3-7 */
+size_t fmt_utf8_len(const u8 *s, size_t left)
 {
 	u8 lo = 0x80, hi = 0xbf;
 	size_t n;
@@ -64,7 +64,7 @@ static char *add_special(char *p, const u8 *s, size_t left, size_t *used_ret)
 		*p++ = e;
 		return p;
 	}
-	*used_ret = utf8_len(s, left);
+	*used_ret = fmt_utf8_len(s, left);
 	if (*used_ret)
 		return fmt_bytes(p, s, *used_ret);
 	*used_ret = 1;

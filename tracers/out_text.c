@@ -11,7 +11,8 @@
  *   with TIF_NEED_RESCHED unless an IPI is still on its way, so it is shown as 'N'; the kernel's 'n'
  *   (TIF only) shows as '.', 'p' (preempt_count only) as 'N'.
  * - migrate-disable: the agent has one bit; any depth shows as '1'.
- * - a control character in a name, which the guest chose, shows as '?': the kernel prints it raw.
+ * - in names, which the guest chose, a control character or a byte that is not UTF-8 shows as '?':
+ *   the kernel prints them raw.
  */
 #include "tracers/output.h"
 
@@ -65,12 +66,21 @@ void out_text_head(struct buf *b, const struct output_meta *meta)
 
 static char *add_printable(char *p, const char *s, size_t len)
 {
-	/* C0, DEL, and C1 as a lone byte or as UTF-8; anything else is text in some encoding */
-	for (size_t i = 0; i < len; i++) {
-		u8 c = (u8)s[i], prev = i ? (u8)s[i - 1] : 0;
-		bool c1 = c >= 0x80 && c < 0xa0 && (prev < 0x80 || prev == 0xc2);
+	for (size_t i = 0, n; i < len; i += n) {
+		const u8 *c = (const u8 *)s + i;
 
-		*p++ = c < 0x20 || c == 0x7f || c1 ? '?' : (char)c;
+		n = 1;
+		if (*c >= 0x20 && *c < 0x7f) {
+			*p++ = (char)*c;
+			continue;
+		}
+		n = *c < 0x80 ? 0 : fmt_utf8_len(c, len - i);
+		if (n && !(c[0] == 0xc2 && c[1] < 0xa0)) { /* not C1 */
+			p = fmt_bytes(p, c, n);
+			continue;
+		}
+		*p++ = '?';
+		n = n ? n : 1;
 	}
 	return p;
 }

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tracers/glob.c and filter.c. */
+#include "tracers/filter.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <cmocka.h>
+
+static void globs_as_ftrace_has_them(void **state)
+{
+	static const struct {
+		const char *glob, *name;
+		bool match;
+	} cases[] = {
+		{ "vfs_read", "vfs_read", true },
+		{ "vfs_read", "vfs_readv", false },
+		{ "vfs_readv", "vfs_read", false },
+		{ "vfs_*", "vfs_", true },
+		{ "vfs_*", "ksys_vfs_", false },
+		{ "*", "", true },
+		{ "*", "x", true },
+		{ "**", "x", true },
+		{ "", "", true },
+		{ "", "x", false },
+		{ "*read", "vfs_read", true },
+		{ "*read", "vfs_reads", false },
+		{ "*_r*d*", "vfs_read_iter", true },
+		{ "a*b*c", "aXbXbXc", true },
+		{ "a*b*c", "aXbXbX", false },
+		{ "*ab", "aab", true },
+		{ "vfs_?ead", "vfs_read", true },
+		{ "vfs_?ead", "vfs_ead", false },
+		{ "?", "", false },
+		{ "[rw]*", "write", true },
+		{ "[rw]*", "open", false },
+		{ "[!rw]*", "open", true },
+		{ "[!rw]*", "read", false },
+		{ "cpu[0-9]", "cpu7", true },
+		{ "cpu[0-9]", "cpux", false },
+		{ "a[]]b", "a]b", true },
+		{ "a[!]]b", "a]b", false },
+		{ "a[b-]c", "a-c", true },
+		{ "a[", "a[", true },
+		{ "a[bc", "a[bc", true },
+		{ "a[bc", "ab", false },
+		{ "a\\*b", "a*b", true },
+		{ "a\\*b", "axb", false },
+		{ "foo.isra.0", "foo.isra.0", true },
+		{ "foo.isra.0", "fooXisra.0", false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		if (glob_match(cases[i].glob, cases[i].name) != cases[i].match)
+			fail_msg("\"%s\" on \"%s\"", cases[i].glob, cases[i].name);
+	}
+}
+
+static void stars_do_not_explode(void **state)
+{
+	char name[2001];
+
+	(void)state;
+	memset(name, 'a', sizeof(name) - 1);
+	name[sizeof(name) - 1] = 0;
+	assert_false(glob_match("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b", name));
+	assert_true(glob_match("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a", name));
+}
+
+static const struct ftrace_site sites[] = {
+	{ .name = "vfs_read", .state = SITE_OK },
+	{ .name = "vfs_write", .state = SITE_OK },
+	{ .name = "vfs_open", .state = SITE_IN_USE },
+	{ .name = "vfs_read", .module = "overlay", .state = SITE_OK }, /* a name can occur twice */
+	{ .name = "ext4_read", .module = "ext4", .state = SITE_OK },
+	{ .name = "ext4_write", .module = "ext4", .state = SITE_DISABLED },
+	{ .name = "native_write_cr4", .state = SITE_OK },
+	{ .name = "__ftrace_invalid_address___42", .state = SITE_DISABLED },
+};
+
+static const struct filter_input input = { sites, ARRAY_SIZE(sites), 6 << 16 | 1 << 8 };
+
+struct outcome {
+	int rc;
+	u64 bits;
+	struct filter_counts counts;
+	struct err err;
+};
+
+static struct outcome run(const char *filter, const char *filter2, const char *notrace)
+{
+	const char *filters[] = { filter, filter2 };
+	struct trace_opts opts = { .filter = filters, .n_filter = (filter != NULL) + (filter2 != NULL),
+				   .notrace = &notrace, .n_notrace = notrace != NULL };
+	struct outcome o = { .bits = ~0ull };
+
+	o.rc = filter_select(&input, &opts, &o.bits, &o.counts, &o.err);
+	return o;
+}
+
+static void selects_by_name_and_module(void **state)
+{
+	static const struct {
+		const char *filter, *filter2, *notrace;
+		u64 bits;
+	} cases[] = {
+		{ "vfs_read", NULL, NULL, 0x09 },
+		{ "vfs_*", NULL, NULL, 0x0b },
+		{ "vfs_read", "ext4_*", NULL, 0x19 },
+		{ ":mod:ext4", NULL, NULL, 0x10 },
+		{ ":mod:*", NULL, NULL, 0x18 },
+		{ "vfs_*:mod:overlay", NULL, NULL, 0x08 },
+		{ "*read:mod:*", NULL, NULL, 0x18 },
+		{ "*", NULL, ":mod:*", 0x03 },
+		{ NULL, NULL, NULL, 0x1b },
+		{ NULL, NULL, "vfs_read", 0x12 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct outcome o = run(cases[i].filter, cases[i].filter2, cases[i].notrace);
+
+		assert_int_equal(o.rc, 0);
+		assert_int_equal(o.bits, cases[i].bits);
+		assert_int_equal(o.counts.n_selected, __builtin_popcountll(cases[i].bits));
+	}
+}
+
+static void counts_what_it_leaves_alone(void **state)
+{
+	struct outcome o = run("*", NULL, NULL);
+
+	(void)state;
+	assert_int_equal(o.rc, 0);
+	assert_int_equal(o.counts.n_selected, 4);
+	assert_int_equal(o.counts.n_in_use, 1);
+	assert_int_equal(o.counts.n_disabled, 2);
+	assert_int_equal(o.counts.n_denied, 1);
+}
+
+static void names_the_glob_that_matches_nothing(void **state)
+{
+	static const struct {
+		const char *filter, *filter2, *notrace, *msg;
+	} cases[] = {
+		{ "vfs_*", "nothing_*", NULL, "filter \"nothing_*\" matches no function" },
+		{ "vfs_raed", NULL, NULL,
+		  "filter \"vfs_raed\" matches no function; did you mean \"vfs_read\"?" },
+		{ "VFS_READXXXXX", NULL, NULL, "filter \"VFS_READXXXXX\" matches no function" },
+		{ ":mod:ext3", NULL, NULL,
+		  "filter \":mod:ext3\" matches no function; did you mean module \"ext4\"?" },
+		{ "foo:mod:ext4", NULL, NULL, "filter \"foo:mod:ext4\" matches no function" },
+		{ "vfs_*", NULL, "ext4_raed",
+		  "notrace filter \"ext4_raed\" matches no function; did you mean \"ext4_read\"?" },
+		{ "vfs_open", NULL, NULL,
+		  "the filters leave no function to trace (1 in use by the guest, 0 disabled, 0 not safe)" },
+		{ "native_write_cr4", NULL, NULL,
+		  "the filters leave no function to trace (0 in use by the guest, 0 disabled, 1 not safe)" },
+		{ "vfs_read", NULL, "vfs_*",
+		  "the filters leave no function to trace (0 in use by the guest, 0 disabled, 0 not safe)" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct outcome o = run(cases[i].filter, cases[i].filter2, cases[i].notrace);
+
+		assert_int_equal(o.rc, -ENOENT);
+		assert_int_equal(o.err.code, ERR_FILTER_EMPTY);
+		assert_string_equal(o.err.msg, cases[i].msg);
+	}
+	assert_int_equal(run("", NULL, NULL).rc, -EINVAL);
+}
+
+static void denies_little(void **state)
+{
+	static const char *const bad[] = { "load_segments", "native_load_idt", "native_write_cr0",
+					   "pv_native_write_cr3", "native_write_msr" };
+	static const char *const good[] = { "vfs_read", "machine_kexec", "text_poke_bp_batch",
+					    "native_write_cr5", "native_sched_clock", "schedule",
+					    "idt_invalidate", "x86_acpi_enter_sleep_state" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_non_null(filter_denied(bad[i], input.version));
+	for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+		assert_null(filter_denied(good[i], input.version));
+	assert_non_null(filter_denied("set_gdt", 5 << 16 | 10 << 8));
+	assert_null(filter_denied("set_gdt", 5 << 16 | 14 << 8));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(globs_as_ftrace_has_them),
+		cmocka_unit_test(stars_do_not_explode),
+		cmocka_unit_test(selects_by_name_and_module),
+		cmocka_unit_test(counts_what_it_leaves_alone),
+		cmocka_unit_test(names_the_glob_that_matches_nothing),
+		cmocka_unit_test(denies_little),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tracers/store.c: order, overwriting, names, and readers beside the one who appends. */
+#include "tracers/store.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* Everything in it follows from i, so that a reader can check a record by itself. */
+static struct trace_record make_record(u64 i, u32 tasks)
+{
+	struct trace_record r = { .ts_ns = i * 1000, .ip = 0xffffffff81000000 + i % 1000000 * 16,
+				  .parent = 0xffffffffc0000000 + i % 999983, .pid = (u32)(i % tasks),
+				  .cpu = (u16)(i % 600), .ctx = (u16)(i % 2048),
+				  .type = TRACE_FUNCTION };
+
+	r.tgid = r.pid + 1;
+	snprintf(r.comm, sizeof(r.comm), "t%u", r.pid);
+	return r;
+}
+
+static void check_record(const struct trace_record *got, u64 i, u32 tasks)
+{
+	struct trace_record want = make_record(i, tasks);
+
+	assert_int_equal(got->seq, i);
+	assert_int_equal(got->ts_ns, want.ts_ns);
+	assert_int_equal(got->ip, want.ip);
+	assert_int_equal(got->parent, want.parent);
+	assert_int_equal(got->pid, want.pid);
+	assert_int_equal(got->tgid, want.tgid);
+	assert_int_equal(got->cpu, want.cpu);
+	assert_int_equal(got->ctx, want.ctx);
+	assert_int_equal(got->type, want.type);
+	assert_string_equal(got->comm, want.comm);
+}
+
+/* Records @from .. @from + @n - 1, in one call. */
+static void append(struct store *s, u64 from, size_t n, u32 tasks)
+{
+	static struct trace_record r[4096];
+
+	assert_in_range(n, 1, ARRAY_SIZE(r));
+	for (size_t i = 0; i < n; i++)
+		r[i] = make_record(from + i, tasks);
+	store_append(s, r, n);
+	assert_int_equal(r[0].seq, from);
+	assert_int_equal(r[n - 1].seq, from + n - 1);
+}
+
+static void reads_in_order_and_says_what_is_gone(void **state)
+{
+	struct trace_record buf[2000];
+	struct store_info info;
+	struct store *s;
+	struct err err;
+	u64 oldest;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(store_create(1000, &s, NULL), 0); /* 1024 */
+	assert_int_equal(store_read(s, 0, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(n, 0);
+	append(s, 1, 1000, 50);
+	assert_int_equal(store_read(s, 0, buf, 2000, &n, &oldest, &err), 0);
+	assert_int_equal(n, 1000);
+	for (size_t i = 0; i < n; i++)
+		check_record(&buf[i], i + 1, 50);
+	assert_int_equal(store_read(s, 1000, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(store_read(s, 123456, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(store_read(s, UINT64_MAX, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(n, 0);
+
+	append(s, 1001, 500, 50); /* 477 .. 1500 are left */
+	store_info(s, &info);
+	assert_int_equal(info.newest_seq, 1500);
+	assert_int_equal(info.oldest_seq, 477);
+	assert_int_equal(store_read(s, 475, buf, 10, &n, &oldest, &err), -ESTALE);
+	assert_int_equal(err.code, ERR_CURSOR_GONE);
+	assert_string_equal(err.msg, "record 476 was overwritten; the oldest kept is 477");
+	assert_int_equal(oldest, 477);
+	assert_int_equal(n, 0);
+	assert_int_equal(store_read(s, 476, buf, 2000, &n, &oldest, &err), 0);
+	assert_int_equal(n, 1024);
+	check_record(&buf[0], 477, 50);
+	check_record(&buf[1023], 1500, 50);
+	assert_int_equal(store_read(s, 0, buf, 3, &n, &oldest, &err), 0);
+	assert_int_equal(n, 3);
+	check_record(&buf[2], 479, 50);
+	store_destroy(s);
+}
+
+/* Names come and go for ever in a table of fixed size. */
+static void names_are_given_up_with_their_records(void **state)
+{
+	struct trace_record buf[256];
+	struct store_info info;
+	struct store *s;
+	u64 oldest;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(store_create(4096, &s, NULL), 0);
+	for (u64 i = 1; i < 400000; i += 1000)
+		append(s, i, 1000, 100003); /* 100,003 names, 4096 of them at a time */
+	for (u64 after = 400000 - 4096; after < 400000; after += n) {
+		assert_int_equal(store_read(s, after, buf, 256, &n, &oldest, NULL), 0);
+		assert_int_equal(n, 256);
+		for (size_t i = 0; i < n; i++)
+			check_record(&buf[i], after + 1 + i, 100003);
+	}
+	store_info(s, &info);
+	assert_int_equal(info.commless, 0);
+	store_destroy(s);
+}
+
+static void too_many_names_are_counted(void **state)
+{
+	struct trace_record r, got;
+	struct store_info info;
+	struct store *s;
+	u64 oldest;
+	size_t n;
+
+	(void)state;
+	assert_int_equal(store_create(65536, &s, NULL), 0);
+	for (u64 i = 1; i <= 20000; i++) {
+		r = make_record(i, 1000000);
+		store_append(s, &r, 1);
+	}
+	store_info(s, &info);
+	assert_int_equal(info.commless, 20000 - 16383);
+	assert_int_equal(store_read(s, 19999, &got, 1, &n, &oldest, NULL), 0);
+	assert_int_equal(n, 1);
+	assert_string_equal(got.comm, "<...>");
+	assert_int_equal(got.pid, 20000);
+	assert_int_equal(store_read(s, 99, &got, 1, &n, &oldest, NULL), 0);
+	check_record(&got, 100, 1000000);
+	store_destroy(s);
+}
+
+static void refuses_silly_sizes(void **state)
+{
+	struct store *s;
+	struct err err;
+
+	(void)state;
+	assert_int_equal(store_create(UINT32_MAX, &s, &err), -EINVAL);
+	assert_int_equal(err.code, ERR_BAD_REQUEST);
+	assert_int_equal(store_create(0, &s, &err), 0);
+	store_destroy(s);
+	store_destroy(NULL);
+}
+
+#define TOTAL 300000u
+
+struct reader_result {
+	struct store *s;
+	atomic_bool *done;
+	u64 seen, missed;
+	bool wrong;
+};
+
+static bool right(const struct trace_record *got, u64 seq)
+{
+	struct trace_record want = make_record(seq, 77);
+
+	return got->seq == seq && got->ts_ns == want.ts_ns && got->ip == want.ip &&
+	       got->pid == want.pid && !strcmp(got->comm, want.comm);
+}
+
+static void *reader(void *arg)
+{
+	struct reader_result *res = arg;
+	struct trace_record buf[700];
+	u64 after = 0, oldest;
+	bool last;
+	size_t n;
+
+	do {
+		last = atomic_load(res->done);
+		if (store_read(res->s, after, buf, 700, &n, &oldest, NULL) == -ESTALE) {
+			res->missed += oldest - 1 - after;
+			after = oldest - 1;
+			last = false;
+			continue;
+		}
+		if (n && !after) {
+			res->missed += buf[0].seq - 1;
+			after = buf[0].seq - 1;
+		}
+		for (size_t i = 0; i < n; i++)
+			res->wrong |= !right(&buf[i], after + 1 + i);
+		after += n;
+		res->seen += n;
+	} while (!last || n);
+	return NULL;
+}
+
+static void readers_see_each_record_once(void **state)
+{
+	struct reader_result res[3];
+	pthread_t threads[3];
+	atomic_bool done = false;
+	struct store *s;
+
+	(void)state;
+	assert_int_equal(store_create(8192, &s, NULL), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(res); i++) {
+		res[i] = (struct reader_result){ .s = s, .done = &done };
+		assert_int_equal(pthread_create(&threads[i], NULL, reader, &res[i]), 0);
+	}
+	for (u64 i = 1; i <= TOTAL; i += 500)
+		append(s, i, 500, 77);
+	atomic_store(&done, true);
+	for (size_t i = 0; i < ARRAY_SIZE(res); i++) {
+		pthread_join(threads[i], NULL);
+		assert_false(res[i].wrong);
+		assert_int_equal(res[i].seen + res[i].missed, TOTAL);
+		assert_true(res[i].seen >= 8192);
+	}
+	store_destroy(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_in_order_and_says_what_is_gone),
+		cmocka_unit_test(names_are_given_up_with_their_records),
+		cmocka_unit_test(too_many_names_are_counted),
+		cmocka_unit_test(refuses_silly_sizes),
+		cmocka_unit_test(readers_see_each_record_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
