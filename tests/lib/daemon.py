@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import urllib.parse
 
-from guest import TOP, GuestTimeout, Skip, die_with_parent, wait_for
+from guest import TOP, GuestTimeout, die_with_parent, wait_for
 
 SANITIZER = re.compile(r"ERROR: (?:Address|Leak|Thread|Memory)Sanitizer|runtime error:|SUMMARY: \w+Sanitizer")
 
@@ -29,7 +29,7 @@ def build_dir():
         d = TOP / "build" / preset
         if (d / "CMakeCache.txt").exists():
             return d
-    raise Skip("nothing is built: cmake --preset release && cmake --build --preset release")
+    raise AssertionError("nothing is built: cmake --preset release && cmake --build --preset release")
 
 
 def binary(name, build=None):
@@ -40,7 +40,7 @@ def binary(name, build=None):
             return where
     found = [p for p in build.rglob(name) if p.is_file() and os.access(p, os.X_OK)]
     if not found:
-        raise Skip(f"{name} is not in {build}")
+        raise AssertionError(f"{name} is not in {build}")
     return found[0]
 
 
