@@ -15,8 +15,9 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define READ_TRIES 64 /* a torn read of a clock page is rare, a guest that always tears one is lying */
-#define CPUS_MAX 8192 /* NR_CPUS_RANGE_END on x86-64, v6.12 arch/x86/Kconfig */
+#define READ_TRIES \
+	64 /* a torn read of a clock page is rare, a guest that always tears one is lying */
+#define CPUS_MAX   8192 /* NR_CPUS_RANGE_END on x86-64, v6.12 arch/x86/Kconfig */
 #define TSC48_BITS 48
 
 struct clock_reader {
@@ -121,7 +122,8 @@ static int read_cyc2ns(const struct clock_reader *r, u32 cpu, struct trace_clock
 	u32 size;
 	int rc;
 
-	if (kernel_percpu(r->k, "cyc2ns", cpu, &addr) || kernel_btf_size(r->k, "cyc2ns_data", &size))
+	if (kernel_percpu(r->k, "cyc2ns", cpu, &addr) ||
+	    kernel_btf_size(r->k, "cyc2ns_data", &size))
 		return err_set(r->err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
 			       "the guest has no cyc2ns for CPU %u", cpu);
 	if (kernel_btf_offset(r->k, "cyc2ns", latch, &(u32){ 0 }))
@@ -143,7 +145,9 @@ static int read_cyc2ns(const struct clock_reader *r, u32 cpu, struct trace_clock
 			continue;
 		if (shift > 63 || mul > UINT32_MAX)
 			return bad_clock(r, addr, "cyc2ns makes no sense");
-		*ret = (struct trace_clock_cpu){ .base_ns = offset, .mul = (u32)mul, .down = (u32)shift };
+		*ret = (struct trace_clock_cpu){ .base_ns = offset,
+						 .mul = (u32)mul,
+						 .down = (u32)shift };
 		return 0;
 	}
 	return bad_clock(r, addr, "cyc2ns never holds still");
@@ -257,7 +261,8 @@ static int estimate_now(const struct clock_reader *r, struct trace_clock *c)
 	int rc;
 
 	if (!tk)
-		return err_set(r->err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0, "the guest has no tk_core");
+		return err_set(r->err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+			       "the guest has no tk_core");
 	/* struct tk_data since v6.13; before, an anonymous struct: a 4-byte seqcount and the timekeeper */
 	if (kernel_btf_offset(r->k, "tk_data", "timekeeper", &off)) {
 		if (kernel_btf_size(r->k, "seqcount_raw_spinlock", &off))

@@ -38,10 +38,10 @@
 #include <string.h>
 
 #define VERSION(major, minor) ((u32)(major) << 16 | (u32)(minor) << 8)
-#define ANY_VERSION UINT32_MAX
+#define ANY_VERSION           UINT32_MAX
 
 #define WHY_RESUME "runs at resume from suspend before the CPU's kernel GS base is back"
-#define WHY_KEXEC "runs in kexec after the CPU's kernel GS base is gone"
+#define WHY_KEXEC  "runs in kexec after the CPU's kernel GS base is gone"
 
 static const struct deny {
 	const char *glob;
@@ -132,16 +132,19 @@ static int no_match(const struct filter_input *in, const char *what, const char 
 		    struct err *err)
 {
 	const char *mod = strstr(glob, ":mod:");
-	const char *like = mod ? suggest(in, mod + strlen(":mod:"), true) : suggest(in, glob, false);
+	const char *like =
+		mod ? suggest(in, mod + strlen(":mod:"), true) : suggest(in, glob, false);
 
 	if (like && mod && strcmp(like, mod + strlen(":mod:")) != 0)
 		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
-			       "%s \"%s\" matches no function; did you mean module \"%s\"?", what, glob,
-			       like);
+			       "%s \"%s\" matches no function; did you mean module \"%s\"?", what,
+			       glob, like);
 	if (like && !mod)
 		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
-			       "%s \"%s\" matches no function; did you mean \"%s\"?", what, glob, like);
-	return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0, "%s \"%s\" matches no function", what, glob);
+			       "%s \"%s\" matches no function; did you mean \"%s\"?", what, glob,
+			       like);
+	return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0, "%s \"%s\" matches no function", what,
+		       glob);
 }
 
 /* Set or clear the bits of all sites that one glob matches, whatever their state. */

@@ -94,7 +94,8 @@ bool filter_match(const char *filter, const char *name, const char *module)
 	len = (size_t)(mod - filter);
 	if (!len)
 		return true;
-	if (len >= sizeof(glob)) /* no function has such a name: MAX_PARAM_PREFIX_LEN and KSYM_NAME_LEN */
+	if (len >=
+	    sizeof(glob)) /* no function has such a name: MAX_PARAM_PREFIX_LEN and KSYM_NAME_LEN */
 		return false;
 	memcpy(glob, filter, len);
 	glob[len] = 0;

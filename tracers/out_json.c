@@ -7,14 +7,15 @@
 
 #include "tracers/fmt.h"
 
-#define JSON_NAME_MAX 1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
+#define JSON_NAME_MAX    1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
 #define JSON_ESCAPED_MAX 6 /* \u00XX: output bytes for one input byte, at most */
 
 /* What a byte needs: 0 itself, 'u' \u00XX, 'x' a UTF-8 sequence to check, else \ and that letter. */
 /* clang-format off: a table */
 static const char escapes[256] = {
-	[0 ... 7] = 'u', ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', [11] = 'u', ['\f'] = 'f', ['\r'] = 'r',
-	[14 ... 31] = 'u', ['"'] = '"', ['\\'] = '\\', [0x7f] = 'u', [0x80 ... 255] = 'x',
+	[0 ... 7] = 'u', ['\b'] = 'b',  ['\t'] = 't', ['\n'] = 'n',
+	[11] = 'u',      ['\f'] = 'f',  ['\r'] = 'r', [14 ... 31] = 'u',
+	['"'] = '"',     ['\\'] = '\\', [0x7f] = 'u', [0x80 ... 255] = 'x',
 };
 /* clang-format on */
 
@@ -196,8 +197,8 @@ void out_json_record(struct buf *b, const struct trace_record *r, const struct o
 
 void out_json_lost(struct buf *b, u64 count, u64 after_seq)
 {
-	buf_addf(b, "{\"type\":\"lost\",\"count\":%llu,\"after\":%llu}\n", (unsigned long long)count,
-		 (unsigned long long)after_seq);
+	buf_addf(b, "{\"type\":\"lost\",\"count\":%llu,\"after\":%llu}\n",
+		 (unsigned long long)count, (unsigned long long)after_seq);
 }
 
 void out_json_end(struct buf *b, const struct output_meta *meta, const char *reason)

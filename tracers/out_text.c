@@ -19,10 +19,10 @@
 #include "guest-agent/agent_abi.h"
 #include "tracers/fmt.h"
 
-#define COMM_WIDTH 16
-#define PID_WIDTH 7
-#define SECS_WIDTH 5
-#define CPU_WIDTH 3
+#define COMM_WIDTH    16
+#define PID_WIDTH     7
+#define SECS_WIDTH    5
+#define CPU_WIDTH     3
 #define TEXT_NAME_MAX 1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
 
 void out_text_flags(u16 ctx, char flags_ret[5])
@@ -122,8 +122,8 @@ static char *add_time(char *p, u64 ts_ns)
 /* Where a function returns to that a kretprobe hijacked: trace_output.c kretprobed(). */
 static bool is_kretprobe_trampoline(const char *name)
 {
-	return !strcmp(name, "arch_rethook_trampoline") || !strcmp(name, "__kretprobe_trampoline") ||
-	       !strcmp(name, "kretprobe_trampoline");
+	return !strcmp(name, "arch_rethook_trampoline") ||
+	       !strcmp(name, "__kretprobe_trampoline") || !strcmp(name, "kretprobe_trampoline");
 }
 
 /* The name alone: without sym-offset the kernel shows neither offset nor module. */

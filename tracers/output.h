@@ -39,7 +39,7 @@ struct names_cache {
 		u64 addr; /* 0: empty */
 		u64 off;
 		struct kernel_sym sym; /* name NULL: known to be unknown */
-	} *slots;
+	} * slots;
 };
 
 /** names_cache_init - @ret works like @below. Return: 0; -ENOMEM. Undo: names_cache_deinit(). */
@@ -68,7 +68,8 @@ void out_text_flags(u16 ctx, char flags_ret[5]);
 void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names);
 void out_json_lost(struct buf *b, u64 count, u64 after_seq);
 void out_json_end(struct buf *b, const struct output_meta *meta, const char *reason);
-void out_json_string(struct buf *b, const char *s, size_t len); /* quoted, escaped, invalid UTF-8 replaced */
+void out_json_string(struct buf *b, const char *s,
+		     size_t len); /* quoted, escaped, invalid UTF-8 replaced */
 
 /* Recordings. Chunks: metadata first, names before their first use, an end with the totals. A file
  * that was cut (kill -9) is readable up to the cut and says so. */
@@ -90,7 +91,12 @@ must_check int rec_reader_open_mem(const void *data, size_t len, struct rec_read
 void rec_reader_close(struct rec_reader *r);
 const struct output_meta *rec_reader_meta(const struct rec_reader *r); /* totals once at the end */
 struct output_names rec_reader_names(struct rec_reader *r);
-enum rec_kind { REC_RECORD, REC_LOST, REC_END, REC_CUT };
+enum rec_kind {
+	REC_RECORD,
+	REC_LOST,
+	REC_END,
+	REC_CUT
+};
 /* Next item; REC_LOST puts its count into @rec->seq. -EBADMSG (file.format) on damage. */
 must_check int rec_reader_next(struct rec_reader *r, enum rec_kind *kind_ret,
 			       struct trace_record *rec, struct err *err);

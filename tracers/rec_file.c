@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEEN_MIN 4096
+#define SEEN_MIN  4096
 #define TASK_WAYS 4
 
 struct seen {
@@ -139,7 +139,8 @@ static void chunk_seal(struct rec_writer *w, struct buf *out, const u8 *added, u
 	out->len = w->open_end;
 }
 
-static void chunk_whole(struct rec_writer *w, struct buf *out, u8 type, const void *data, size_t len)
+static void chunk_whole(struct rec_writer *w, struct buf *out, u8 type, const void *data,
+			size_t len)
 {
 	bool is_new;
 	u8 *p;
@@ -362,8 +363,9 @@ void rec_writer_head(struct rec_writer *w, struct buf *out)
 	buf_add(out, REC_MAGIC, REC_MAGIC_BYTES);
 	buf_add(out, head, sizeof(head));
 	add_json_chunk(w, out, REC_CHUNK_META,
-		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I}", "writer", "hvftrace " HVF_VERSION,
-				 "tracer", clean_string(m->tracer, sizeof(m->tracer)), "guest",
+		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I}", "writer",
+				 "hvftrace " HVF_VERSION, "tracer",
+				 clean_string(m->tracer, sizeof(m->tracer)), "guest",
 				 clean_string(m->guest, sizeof(m->guest)), "release",
 				 clean_string(m->release, sizeof(m->release)), "vcpus",
 				 (json_int_t)m->vcpus, "started_ns", (json_int_t)m->started_ns));
@@ -379,8 +381,8 @@ void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count)
 void rec_writer_end(struct rec_writer *w, struct buf *out, const struct output_meta *meta)
 {
 	add_json_chunk(w, out, REC_CHUNK_END,
-		       json_pack("{s:I, s:I, s:I, s:I, s:b}", "records", (json_int_t)meta->n_records,
-				 "lost", (json_int_t)meta->n_lost, "functions",
-				 (json_int_t)meta->n_functions, "functions_restored",
+		       json_pack("{s:I, s:I, s:I, s:I, s:b}", "records",
+				 (json_int_t)meta->n_records, "lost", (json_int_t)meta->n_lost,
+				 "functions", (json_int_t)meta->n_functions, "functions_restored",
 				 (json_int_t)meta->n_restored, "restored", (int)meta->restored));
 }

@@ -27,31 +27,31 @@
 
 #include "base/types.h"
 
-#define REC_MAGIC "HVFTREC\n"
+#define REC_MAGIC       "HVFTREC\n"
 #define REC_MAGIC_BYTES 8
-#define REC_VERSION 1
-#define REC_HEAD_BYTES 16
-#define REC_CHUNK_HEAD 5 /* type, len */
-#define REC_CHUNK_TAIL 4 /* crc */
-#define REC_CHUNK_MAX (1u << 20) /* a reader refuses longer ones */
-#define REC_CHUNK_FULL (64u << 10) /* a writer begins a new one */
+#define REC_VERSION     1
+#define REC_HEAD_BYTES  16
+#define REC_CHUNK_HEAD  5 /* type, len */
+#define REC_CHUNK_TAIL  4 /* crc */
+#define REC_CHUNK_MAX   (1u << 20) /* a reader refuses longer ones */
+#define REC_CHUNK_FULL  (64u << 10) /* a writer begins a new one */
 
 #define REC_TASK_SLOTS 16384
-#define REC_NAME_MAX 1024
+#define REC_NAME_MAX   1024
 
-#define REC_CHUNK_META 'M'
-#define REC_CHUNK_SYM 'S'
-#define REC_CHUNK_TASK 'T'
+#define REC_CHUNK_META    'M'
+#define REC_CHUNK_SYM     'S'
+#define REC_CHUNK_TASK    'T'
 #define REC_CHUNK_RECORDS 'R'
-#define REC_CHUNK_LOST 'L'
-#define REC_CHUNK_END 'E'
+#define REC_CHUNK_LOST    'L'
+#define REC_CHUNK_END     'E'
 
 /* flags of a record; bits 7..5 hold the type (enum trace_type) */
-#define REC_F_SEQ 0x01
-#define REC_F_CPU 0x02
-#define REC_F_TASK 0x04
-#define REC_F_CTX 0x08
-#define REC_F_ZERO 0x10 /* must be clear */
+#define REC_F_SEQ      0x01
+#define REC_F_CPU      0x02
+#define REC_F_TASK     0x04
+#define REC_F_CTX      0x08
+#define REC_F_ZERO     0x10 /* must be clear */
 #define REC_TYPE_SHIFT 5
 
 /* the longest record: flags and seven varints */

@@ -58,7 +58,11 @@ struct rec_reader {
 	size_t arena_left;
 };
 
-enum { SRC_ALL, SRC_END, SRC_PARTIAL };
+enum {
+	SRC_ALL,
+	SRC_END,
+	SRC_PARTIAL
+};
 
 static must_check int bad(const struct rec_reader *r, struct err *err, const char *what)
 {
@@ -96,7 +100,8 @@ static int read_payload(struct rec_reader *r, size_t len, struct err *err)
 		if (r->payload_cap < got + step) {
 			p = realloc(r->payload, got + step);
 			if (!p)
-				return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a chunk");
+				return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0,
+					       "no memory for a chunk");
 			r->payload = p;
 			r->payload_cap = got + step;
 		}
@@ -374,8 +379,7 @@ static int read_record(struct rec_reader *r, struct trace_record *rec, struct er
 
 	if (!cursor_u8(&r->cur, &flags) || (flags & REC_F_ZERO) || !read_changes(r, flags) ||
 	    !get_varint(&r->cur, &ts) || !get_varint_max(&r->cur, UINT32_MAX, &ip) ||
-	    !get_varint_max(&r->cur, UINT32_MAX, &parent) || ip >= r->n_syms ||
-	    parent >= r->n_syms)
+	    !get_varint_max(&r->cur, UINT32_MAX, &parent) || ip >= r->n_syms || parent >= r->n_syms)
 		return bad(r, err, "a record does not make sense");
 	t = &r->tasks[r->prev_task];
 	r->prev.ts_ns += (ts >> 1) ^ (0 - (ts & 1));
@@ -480,7 +484,8 @@ static bool reader_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret
 			continue;
 		if (!s->name)
 			return false;
-		*ret = (struct kernel_sym){ s->name, s->module, addr - s->off, s->size_bytes, s->type };
+		*ret = (struct kernel_sym){ s->name, s->module, addr - s->off, s->size_bytes,
+					    s->type };
 		*off_ret = s->off;
 		return true;
 	}
@@ -516,8 +521,8 @@ static int read_head(struct rec_reader *r, struct err *err)
 	memcpy(&version, head + REC_MAGIC_BYTES, sizeof(version));
 	if (version != REC_VERSION)
 		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0,
-			       "recording of format version %u; this program reads version %u", version,
-			       REC_VERSION);
+			       "recording of format version %u; this program reads version %u",
+			       version, REC_VERSION);
 	r->offset = sizeof(head);
 	rc = next_chunk(r, err);
 	if (rc < 0)

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMMS 16384 /* names in use at a time; 0 is "<...>" */
+#define COMMS        16384 /* names in use at a time; 0 is "<...>" */
 #define COMM_UNKNOWN "<...>"
-#define LOCK_BATCH 256 /* records copied under one hold of the lock */
-#define TOP_4G 0xffffffff00000000
+#define LOCK_BATCH   256 /* records copied under one hold of the lock */
+#define TOP_4G       0xffffffff00000000
 
 struct entry {
 	u64 ts_ns;

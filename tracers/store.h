@@ -11,7 +11,7 @@
 #include "tracers/trace.h"
 
 #define STORE_DEFAULT_RECORDS (256u << 10) /* 8 MiB */
-#define STORE_MAX_RECORDS (64u << 20) /* 2 GiB */
+#define STORE_MAX_RECORDS     (64u << 20) /* 2 GiB */
 
 struct store;
 

@@ -3,6 +3,7 @@
 #include "tracers/output.h"
 #include "tracers/rec_format.h"
 
+#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
-#define BASE 0xffffffff81000000
+#define BASE    0xffffffff81000000
 #define RECORDS 20000
 
 static u64 rng;
@@ -49,7 +49,8 @@ static struct trace_record make_record(u64 seq)
 {
 	struct trace_record r = { .seq = seq, .type = TRACE_FUNCTION };
 
-	r.ts_ns = 1000000000 + seq * 200 - next_random() % 5000; /* CPUs interleave: not monotonic */
+	r.ts_ns =
+		1000000000 + seq * 200 - next_random() % 5000; /* CPUs interleave: not monotonic */
 	r.ip = BASE + next_random() % 2000 * 16;
 	r.parent = BASE + next_random() % 8000 * 4;
 	r.cpu = (u16)(next_random() % 4);
@@ -60,8 +61,10 @@ static struct trace_record make_record(u64 seq)
 	return r;
 }
 
-static const struct output_meta meta = { .tracer = "function", .guest = "qemu:/run/\xff\"vm",
-					 .release = "6.1.0-57-cloud-amd64", .vcpus = 4,
+static const struct output_meta meta = { .tracer = "function",
+					 .guest = "qemu:/run/\xff\"vm",
+					 .release = "6.1.0-57-cloud-amd64",
+					 .vcpus = 4,
 					 .started_ns = 1795962544123456789 };
 
 /* The buffer is emptied into @file after every @flush_every records, as a stream would do. */
@@ -314,8 +317,12 @@ static void forged_contents_are_refused(void **state)
 		{ 'R', 12, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\x7f\0\0" }, /* more than 64 bits */
 		{ 'R', 3, "\x01\0\0" },
 		{ 'T', 6, "\x80\x80\x01\0\0\0" }, /* a slot that does not exist */
-		{ 'T', 6, "\0\0\0\x11" "ab" }, /* a comm of 17 bytes */
-		{ 'T', 5, "\0\0\0\x04" "a" }, /* longer than the chunk */
+		{ 'T', 6,
+		  "\0\0\0\x11"
+		  "ab" }, /* a comm of 17 bytes */
+		{ 'T', 5,
+		  "\0\0\0\x04"
+		  "a" }, /* longer than the chunk */
 		{ 'S', 17, "\0\0\0\0\0\0\0\0\0\0t\x02\0a\0\0\0" }, /* a NUL in a name */
 		{ 'S', 15, "\0\0\0\0\0\0\0\0\0\0t\0\0\0\0" }, /* a type, but no name */
 		{ 'S', 13, "\0\0\0\0\0\0\0\0\0\0t\xff\xff" },

@@ -2,13 +2,13 @@
 /* tracers/glob.c and filter.c. */
 #include "tracers/filter.h"
 
+#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
-#include <cmocka.h>
 
 static void globs_as_ftrace_has_them(void **state)
 {
@@ -94,8 +94,10 @@ struct outcome {
 static struct outcome run(const char *filter, const char *filter2, const char *notrace)
 {
 	const char *filters[] = { filter, filter2 };
-	struct trace_opts opts = { .filter = filters, .n_filter = (filter != NULL) + (filter2 != NULL),
-				   .notrace = &notrace, .n_notrace = notrace != NULL };
+	struct trace_opts opts = { .filter = filters,
+				   .n_filter = (filter != NULL) + (filter2 != NULL),
+				   .notrace = &notrace,
+				   .n_notrace = notrace != NULL };
 	struct outcome o = { .bits = ~0ull };
 
 	o.rc = filter_select(&input, &opts, &o.bits, &o.counts, &o.err);
@@ -108,16 +110,11 @@ static void selects_by_name_and_module(void **state)
 		const char *filter, *filter2, *notrace;
 		u64 bits;
 	} cases[] = {
-		{ "vfs_read", NULL, NULL, 0x09 },
-		{ "vfs_*", NULL, NULL, 0x0b },
-		{ "vfs_read", "ext4_*", NULL, 0x19 },
-		{ ":mod:ext4", NULL, NULL, 0x10 },
-		{ ":mod:*", NULL, NULL, 0x18 },
-		{ "vfs_*:mod:overlay", NULL, NULL, 0x08 },
-		{ "*read:mod:*", NULL, NULL, 0x18 },
-		{ "*", NULL, ":mod:*", 0x03 },
-		{ NULL, NULL, NULL, 0x1b },
-		{ NULL, NULL, "vfs_read", 0x12 },
+		{ "vfs_read", NULL, NULL, 0x09 },     { "vfs_*", NULL, NULL, 0x0b },
+		{ "vfs_read", "ext4_*", NULL, 0x19 }, { ":mod:ext4", NULL, NULL, 0x10 },
+		{ ":mod:*", NULL, NULL, 0x18 },       { "vfs_*:mod:overlay", NULL, NULL, 0x08 },
+		{ "*read:mod:*", NULL, NULL, 0x18 },  { "*", NULL, ":mod:*", 0x03 },
+		{ NULL, NULL, NULL, 0x1b },           { NULL, NULL, "vfs_read", 0x12 },
 	};
 
 	(void)state;
@@ -179,9 +176,10 @@ static void denies_little(void **state)
 {
 	static const char *const bad[] = { "load_segments", "native_load_idt", "native_write_cr0",
 					   "pv_native_write_cr3", "native_write_msr" };
-	static const char *const good[] = { "vfs_read", "machine_kexec", "text_poke_bp_batch",
-					    "native_write_cr5", "native_sched_clock", "schedule",
-					    "idt_invalidate", "x86_acpi_enter_sleep_state" };
+	static const char *const good[] = { "vfs_read",           "machine_kexec",
+					    "text_poke_bp_batch", "native_write_cr5",
+					    "native_sched_clock", "schedule",
+					    "idt_invalidate",     "x86_acpi_enter_sleep_state" };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)

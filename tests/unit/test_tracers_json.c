@@ -3,12 +3,12 @@
 #include "guest-agent/agent_abi.h"
 #include "tracers/output.h"
 
+#include <cmocka.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-#include <cmocka.h>
 
 struct one_name {
 	const char *name, *module;
@@ -27,20 +27,27 @@ static bool one_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 
 static void a_record_byte_for_byte(void **state)
 {
-	struct trace_record r = { .seq = 1, .ts_ns = 12345, .ip = 0xffffffff81234500,
-				  .parent = 0xffffffff8123455f, .pid = 1, .tgid = 1, .cpu = 0,
-				  .ctx = 1, .type = TRACE_FUNCTION, .comm = "init" };
+	struct trace_record r = { .seq = 1,
+				  .ts_ns = 12345,
+				  .ip = 0xffffffff81234500,
+				  .parent = 0xffffffff8123455f,
+				  .pid = 1,
+				  .tgid = 1,
+				  .cpu = 0,
+				  .ctx = 1,
+				  .type = TRACE_FUNCTION,
+				  .comm = "init" };
 	struct one_name n = { "vfs_read", NULL };
 	struct output_names names = { one_sym, &n };
 	struct buf b = { 0 };
 
 	(void)state;
 	out_json_record(&b, &r, &names);
-	assert_string_equal(b.data,
-			    "{\"seq\":1,\"type\":\"function\",\"ts_ns\":12345,\"cpu\":0,\"pid\":1,"
-			    "\"tgid\":1,\"comm\":\"init\",\"function\":\"vfs_read\",\"module\":null,"
-			    "\"ip\":\"0xffffffff81234500\",\"parent\":\"vfs_read+0x5f\","
-			    "\"context\":\"...1.\"}\n");
+	assert_string_equal(
+		b.data, "{\"seq\":1,\"type\":\"function\",\"ts_ns\":12345,\"cpu\":0,\"pid\":1,"
+			"\"tgid\":1,\"comm\":\"init\",\"function\":\"vfs_read\",\"module\":null,"
+			"\"ip\":\"0xffffffff81234500\",\"parent\":\"vfs_read+0x5f\","
+			"\"context\":\"...1.\"}\n");
 	buf_reset(&b);
 	n = (struct one_name){ "dummy_xmit", "dummy" };
 	r.tgid = 0;
@@ -48,7 +55,8 @@ static void a_record_byte_for_byte(void **state)
 	out_json_record(&b, &r, &names);
 	assert_non_null(strstr(b.data, "\"tgid\":null,"));
 	assert_non_null(strstr(b.data, "\"function\":\"dummy_xmit\",\"module\":\"dummy\","));
-	assert_non_null(strstr(b.data, "\"parent\":\"dummy_xmit+0x5f [dummy]\",\"context\":\"d....\"}"));
+	assert_non_null(
+		strstr(b.data, "\"parent\":\"dummy_xmit+0x5f [dummy]\",\"context\":\"d....\"}"));
 	buf_reset(&b);
 	n = (struct one_name){ NULL, NULL };
 	r.pid = 0;
@@ -68,7 +76,8 @@ static void utf8_is_checked(void **state)
 		{ "a\"b\\c", "\"a\\\"b\\\\c\"" },
 		{ "\b\t\n\f\r", "\"\\b\\t\\n\\f\\r\"" },
 		{ "\x01\x1f\x7f", "\"\\u0001\\u001f\\u007f\"" },
-		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"" },
+		{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80",
+		  "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"" },
 		{ "\x80", "\"\xef\xbf\xbd\"" },
 		{ "\xc0\x80", "\"\xef\xbf\xbd\xef\xbf\xbd\"" },
 		{ "\xc3", "\"\xef\xbf\xbd\"" },
@@ -122,10 +131,14 @@ static void any_bytes_are_valid_json(void **state)
 
 	(void)state;
 	for (int i = 0; i < 5000; i++) {
-		struct trace_record r = { .seq = next_random(), .ts_ns = next_random() >> 1,
-					  .ip = next_random(), .parent = next_random(),
-					  .pid = (u32)next_random(), .tgid = (u32)next_random(),
-					  .cpu = (u16)next_random(), .ctx = (u16)next_random() };
+		struct trace_record r = { .seq = next_random(),
+					  .ts_ns = next_random() >> 1,
+					  .ip = next_random(),
+					  .parent = next_random(),
+					  .pid = (u32)next_random(),
+					  .tgid = (u32)next_random(),
+					  .cpu = (u16)next_random(),
+					  .ctx = (u16)next_random() };
 		json_t *obj;
 
 		r.seq >>= 1; /* jansson's integers are signed */
@@ -142,7 +155,8 @@ static void any_bytes_are_valid_json(void **state)
 		assert_int_equal(json_integer_value(json_object_get(obj, "seq")), r.seq);
 		assert_int_equal(json_integer_value(json_object_get(obj, "ts_ns")), r.ts_ns);
 		assert_int_equal(json_integer_value(json_object_get(obj, "pid")), r.pid);
-		assert_int_equal(strtoull(json_string_value(json_object_get(obj, "ip")), NULL, 16), r.ip);
+		assert_int_equal(strtoull(json_string_value(json_object_get(obj, "ip")), NULL, 16),
+				 r.ip);
 		json_decref(obj);
 	}
 	buf_deinit(&b);
@@ -169,8 +183,9 @@ static void a_name_without_end_is_cut(void **state)
 
 static void lost_and_end(void **state)
 {
-	struct output_meta meta = { .n_records = 10, .n_lost = 2, .n_functions = 63, .n_restored = 62,
-				    .restored = true };
+	struct output_meta meta = {
+		.n_records = 10, .n_lost = 2, .n_functions = 63, .n_restored = 62, .restored = true
+	};
 	struct buf b = { 0 };
 
 	(void)state;

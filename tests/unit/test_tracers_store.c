@@ -2,6 +2,7 @@
 /* tracers/store.c: order, overwriting, names, and readers beside the one who appends. */
 #include "tracers/store.h"
 
+#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -10,14 +11,16 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Everything in it follows from i, so that a reader can check a record by itself. */
 static struct trace_record make_record(u64 i, u32 tasks)
 {
-	struct trace_record r = { .ts_ns = i * 1000, .ip = 0xffffffff81000000 + i % 1000000 * 16,
-				  .parent = 0xffffffffc0000000 + i % 999983, .pid = (u32)(i % tasks),
-				  .cpu = (u16)(i % 600), .ctx = (u16)(i % 2048),
+	struct trace_record r = { .ts_ns = i * 1000,
+				  .ip = 0xffffffff81000000 + i % 1000000 * 16,
+				  .parent = 0xffffffffc0000000 + i % 999983,
+				  .pid = (u32)(i % tasks),
+				  .cpu = (u16)(i % 600),
+				  .ctx = (u16)(i % 2048),
 				  .type = TRACE_FUNCTION };
 
 	r.tgid = r.pid + 1;

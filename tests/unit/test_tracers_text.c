@@ -3,13 +3,13 @@
 #include "guest-agent/agent_abi.h"
 #include "tracers/output.h"
 
+#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Two names, told apart by the address. */
 struct two_names {
@@ -17,7 +17,7 @@ struct two_names {
 	int lookups;
 };
 
-#define IP 0xffffffff81000010
+#define IP     0xffffffff81000010
 #define PARENT 0xffffffff81000100
 
 static bool two_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
@@ -66,11 +66,15 @@ static bool parse_line(const char *line, struct trace_record *r, struct two_name
 	unsigned int pid, cpu;
 
 	/* a comm may contain '-': the last one before the pid splits; these samples have none other */
-	assert_int_equal(sscanf(line, " %31[^-]-%u [%u] %7s %llu.%llu: %63s <-%63s", comm, &pid, &cpu,
-				flags, &secs, &us, n->ip, n->parent),
+	assert_int_equal(sscanf(line, " %31[^-]-%u [%u] %7s %llu.%llu: %63s <-%63s", comm, &pid,
+				&cpu, flags, &secs, &us, n->ip, n->parent),
 			 8);
-	*r = (struct trace_record){ .ts_ns = (secs * 1000000 + us) * 1000, .ip = IP, .parent = PARENT,
-				    .pid = pid, .cpu = (u16)cpu, .type = TRACE_FUNCTION };
+	*r = (struct trace_record){ .ts_ns = (secs * 1000000 + us) * 1000,
+				    .ip = IP,
+				    .parent = PARENT,
+				    .pid = pid,
+				    .cpu = (u16)cpu,
+				    .type = TRACE_FUNCTION };
 	snprintf(r->comm, sizeof(r->comm), "%.16s", pid ? comm : "swapper/0");
 	return parse_flags(flags, &r->ctx);
 }
@@ -107,7 +111,8 @@ static void compare_with_kernel(const char *path, u32 kept)
 	}
 	assert_int_equal(head_pos, head.len);
 	assert_in_range(compared, 25, 60);
-	assert_in_range(unseen, 1, 4); /* need-resched in thread_info only: the documented deviation */
+	assert_in_range(unseen, 1,
+			4); /* need-resched in thread_info only: the documented deviation */
 	fclose(f);
 	buf_deinit(&head);
 	buf_deinit(&b);
@@ -165,8 +170,12 @@ static void check_line(const struct trace_record *r, const char *ip, const char 
 
 static void wide_and_odd_values(void **state)
 {
-	struct trace_record r = { .ts_ns = 123456789012345678, .ip = IP, .parent = PARENT,
-				  .pid = 4194303, .cpu = 1023, .comm = "abcdefghijklmno" };
+	struct trace_record r = { .ts_ns = 123456789012345678,
+				  .ip = IP,
+				  .parent = PARENT,
+				  .pid = 4194303,
+				  .cpu = 1023,
+				  .comm = "abcdefghijklmno" };
 
 	(void)state;
 	check_line(&r, "f", "g", " abcdefghijklmno-4194303 [1023] ..... 123456789.012346: f <-g\n");
@@ -175,8 +184,11 @@ static void wide_and_odd_values(void **state)
 	strcpy(r.comm, "a");
 	check_line(&r, "f", "g",
 		   "               a-12345678 [1023] ..... 18446744073.709552: f <-g\n");
-	r = (struct trace_record){ .ts_ns = 999999500, .ip = IP, .parent = 0xffffffffc0000000,
-				   .pid = 7, .comm = "<...>" };
+	r = (struct trace_record){ .ts_ns = 999999500,
+				   .ip = IP,
+				   .parent = 0xffffffffc0000000,
+				   .pid = 7,
+				   .comm = "<...>" };
 	check_line(&r, "f", "g",
 		   "           <...>-7       [000] .....     1.000000: f <-0xffffffffc0000000\n");
 	r.parent = IP;
@@ -191,8 +203,9 @@ static void names_cannot_reach_the_terminal(void **state)
 
 	(void)state;
 	strcpy(r.comm, "\033[2J\n\x7f\xc2\x9b\x9b\xc3\x9f");
-	check_line(&r, "\033]0;x\a", "g\xe2\x80\x8b",
-		   "     ?[2J????\xc3\x9f-1       [000] .....     0.000000: ?]0;x? <-g\xe2\x80\x8b\n");
+	check_line(
+		&r, "\033]0;x\a", "g\xe2\x80\x8b",
+		"     ?[2J????\xc3\x9f-1       [000] .....     0.000000: ?]0;x? <-g\xe2\x80\x8b\n");
 }
 
 static void cache_asks_once(void **state)

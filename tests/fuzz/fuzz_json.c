@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whatever a guest calls its tasks and functions: a record is one line, of valid JSON. */
+#include "tracers/output.h"
+
+#include "base/cursor.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(bool cond, const char *what)
+{
+	if (!cond) {
+		fprintf(stderr, "%s\n", what);
+		abort();
+	}
+}
+
+static bool input_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	const char *name = arg;
+
+	if (addr & 1)
+		return false;
+	*ret = (struct kernel_sym){ .name = name, .module = addr & 2 ? name : NULL };
+	*off_ret = addr;
+	return true;
+}
+
+static void check_line(const struct buf *b)
+{
+	json_t *obj = json_loadb(b->data, b->len, JSON_REJECT_DUPLICATES, NULL);
+
+	must(b->len && memchr(b->data, '\n', b->len) == b->data + b->len - 1, "not one line");
+	must(json_is_object(obj), "not a JSON object");
+	json_decref(obj);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct cursor c = cursor_init(data, size);
+	struct output_names names = { input_sym, NULL };
+	struct output_meta meta = { 0 };
+	struct trace_record r = { 0 };
+	struct buf b = { 0 };
+	char *name;
+
+	if (!cursor_bytes(&c, &r, sizeof(r)))
+		return 0;
+	r.comm[TRACE_COMM_LEN] = 0;
+	r.seq >>= 1; /* jansson's integers are signed */
+	r.ts_ns >>= 1;
+	name = strndup((const char *)data + c.pos, cursor_left(&c));
+	must(name != NULL, "no memory");
+	names.arg = name;
+	out_json_record(&b, &r, &names);
+	check_line(&b);
+	buf_reset(&b);
+	out_json_end(&b, &meta, name);
+	check_line(&b);
+	buf_reset(&b);
+	out_text_record(&b, &r, &names);
+	for (size_t i = 0; i + 1 < b.len; i++)
+		must((u8)b.data[i] >= 0x20 && b.data[i] != 0x7f, "a control character");
+	free(name);
+	buf_deinit(&b);
+	return 0;
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Recordings. The input is (1) a file as it is, (2) chunks whose checksums are put right first, so that
+ * what lies behind them is reached, and (3) records to write: what is written must come back.
+ */
+#include "tracers/output.h"
+#include "tracers/rec_format.h"
+
+#include "base/cursor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MUST(cond)                                                                 \
+	do {                                                                       \
+		if (!(cond)) {                                                     \
+			fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #cond); \
+			abort();                                                   \
+		}                                                                  \
+	} while (0)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void read_everything(const void *data, size_t len)
+{
+	struct output_names names;
+	struct trace_record rec;
+	struct rec_reader *r;
+	struct buf b = { 0 };
+	enum rec_kind kind;
+	size_t n = 0;
+
+	if (rec_reader_open_mem(data, len, &r, NULL))
+		return;
+	names = rec_reader_names(r);
+	while (!rec_reader_next(r, &kind, &rec, NULL) && (kind == REC_RECORD || kind == REC_LOST)) {
+		MUST(n++ <= len); /* an item takes a byte at least */
+		if (kind == REC_LOST)
+			continue;
+		MUST(strnlen(rec.comm, sizeof(rec.comm)) <= TRACE_COMM_LEN);
+		buf_reset(&b);
+		out_text_record(&b, &rec, &names);
+		out_json_record(&b, &rec, &names);
+	}
+	buf_deinit(&b);
+	rec_reader_close(r);
+}
+
+static void add_chunk(struct buf *b, u8 type, const void *payload, u32 len)
+{
+	u32 crc = rec_crc32(rec_crc32(0, &type, 1), payload, len);
+
+	buf_add(b, &type, 1);
+	buf_add(b, &len, 4);
+	buf_add(b, payload, len);
+	buf_add(b, &crc, 4);
+}
+
+static void read_forged(const u8 *data, size_t size)
+{
+	static const char types[] = "MSTRLEx";
+	struct cursor c = cursor_init(data, size);
+	struct buf b = { 0 };
+	u8 type, len;
+
+	buf_add(&b, REC_MAGIC "\x01\0\0\0\0\0\0\0", REC_HEAD_BYTES);
+	add_chunk(&b, REC_CHUNK_META, "{\"vcpus\":2}", 11);
+	while (cursor_u8(&c, &type) && cursor_u8(&c, &len)) {
+		size_t n = MIN((size_t)len, cursor_left(&c));
+
+		add_chunk(&b, (u8)types[type % (sizeof(types) - 1)], c.data + c.pos, (u32)n);
+		(void)cursor_skip(&c, n);
+	}
+	read_everything(b.data, b.len);
+	buf_deinit(&b);
+}
+
+static bool one_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	(void)arg;
+	if (addr % 3 == 0)
+		return false;
+	*ret = (struct kernel_sym){ .name = "f", .module = addr % 5 ? NULL : "m", .type = 't' };
+	*off_ret = addr;
+	return true;
+}
+
+/* A record of arbitrary bytes; false at the end of the input. */
+static bool next_record(struct cursor *c, struct trace_record *r)
+{
+	memset(r, 0, sizeof(*r));
+	return cursor_bytes(c, r, offsetof(struct trace_record, type)) &&
+	       cursor_bytes(c, r->comm, 4);
+}
+
+static void round_trip(const u8 *data, size_t size)
+{
+	const struct output_names names = { one_sym, NULL };
+	const struct output_meta meta = { .tracer = "function" };
+	struct cursor c = cursor_init(data, size), again = c;
+	struct trace_record want, got;
+	struct rec_writer *w;
+	struct rec_reader *r;
+	struct buf b = { 0 };
+	enum rec_kind kind;
+
+	MUST(!rec_writer_create(&meta, &w, NULL));
+	rec_writer_head(w, &b);
+	while (next_record(&c, &want))
+		rec_writer_add(w, &b, &want, &names);
+	rec_writer_end(w, &b, &meta);
+	MUST(!buf_failed(&b));
+	MUST(!rec_reader_open_mem(b.data, b.len, &r, NULL));
+	while (next_record(&again, &want)) {
+		MUST(!rec_reader_next(r, &kind, &got, NULL) && kind == REC_RECORD);
+		MUST(got.seq == want.seq && got.ts_ns == want.ts_ns && got.ip == want.ip);
+		MUST(got.parent == want.parent && got.pid == want.pid && got.tgid == want.tgid);
+		MUST(got.cpu == want.cpu && got.ctx == want.ctx);
+		MUST(!strcmp(got.comm, want.comm));
+	}
+	MUST(!rec_reader_next(r, &kind, &got, NULL) && kind == REC_END);
+	rec_reader_close(r);
+	rec_writer_destroy(w);
+	buf_deinit(&b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	if (!size)
+		return 0;
+	switch (data[0] % 3) {
+	case 0:
+		read_everything(data + 1, size - 1);
+		break;
+	case 1:
+		read_forged(data + 1, size - 1);
+		break;
+	default:
+		round_trip(data + 1, size - 1);
+		break;
+	}
+	return 0;
+}
