@@ -5,7 +5,7 @@
 #include "symbols/mem.h"
 
 #define PTE_PRESENT 0x1ull
-#define PTE_PS	    0x80ull
+#define PTE_PS      0x80ull
 #define PTE_ADDR    0x000ffffffffff000ull
 
 /*

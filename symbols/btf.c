@@ -8,14 +8,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define BTF_MAGIC	  0xeb9fu
-#define BTF_HDR_BYTES	  24u /* up to str_len; hdr_len may grow */
-#define BTF_TYPE_BYTES	  12u /* name_off, info, size or type */
+#define BTF_MAGIC         0xeb9fu
+#define BTF_HDR_BYTES     24u /* up to str_len; hdr_len may grow */
+#define BTF_TYPE_BYTES    12u /* name_off, info, size or type */
 #define BTF_MEMBER_BYTES  12u
-#define BTF_BLOB_MAX	  (64u << 20)
-#define BTF_NAME_MAX	  512u /* longer names are not looked up */
-#define BTF_CHAIN_MAX	  32u /* typedef of const of ... */
-#define BTF_DEPTH_MAX	  16u /* anonymous structs in one another */
+#define BTF_BLOB_MAX      (64u << 20)
+#define BTF_NAME_MAX      512u /* longer names are not looked up */
+#define BTF_CHAIN_MAX     32u /* typedef of const of ... */
+#define BTF_DEPTH_MAX     16u /* anonymous structs in one another */
 #define BTF_MEMBER_BUDGET 65536u
 
 /* include/uapi/linux/btf.h v6.12 */
@@ -77,11 +77,10 @@ static bool extra_bytes(u32 kind, u32 vlen, u32 *ret)
 		u32 fixed;
 		u32 each;
 	} sizes[KIND_MAX] = {
-		[KIND_INT] = { 4, 0 },	       [KIND_ARRAY] = { 12, 0 },
-		[KIND_STRUCT] = { 0, 12 },     [KIND_UNION] = { 0, 12 },
-		[KIND_ENUM] = { 0, 8 },	       [KIND_FUNC_PROTO] = { 0, 8 },
-		[KIND_VAR] = { 4, 0 },	       [KIND_DATASEC] = { 0, 12 },
-		[KIND_DECL_TAG] = { 4, 0 },    [KIND_ENUM64] = { 0, 12 },
+		[KIND_INT] = { 4, 0 },     [KIND_ARRAY] = { 12, 0 },   [KIND_STRUCT] = { 0, 12 },
+		[KIND_UNION] = { 0, 12 },  [KIND_ENUM] = { 0, 8 },     [KIND_FUNC_PROTO] = { 0, 8 },
+		[KIND_VAR] = { 4, 0 },     [KIND_DATASEC] = { 0, 12 }, [KIND_DECL_TAG] = { 4, 0 },
+		[KIND_ENUM64] = { 0, 12 },
 	};
 
 	if (!kind || kind >= KIND_MAX)
@@ -135,7 +134,8 @@ static bool header_read(struct btf_types *b, size_t *types_ret, size_t *end_ret)
 	const u8 *p = b->blob;
 	u64 hdr, type_off, type_len, str_off, str_len;
 
-	if (b->len < BTF_HDR_BYTES || b->len > BTF_BLOB_MAX || load_u16(p) != BTF_MAGIC || p[2] != 1)
+	if (b->len < BTF_HDR_BYTES || b->len > BTF_BLOB_MAX || load_u16(p) != BTF_MAGIC ||
+	    p[2] != 1)
 		return false;
 	hdr = load_u32(p + 4);
 	type_off = load_u32(p + 8);

@@ -26,10 +26,12 @@ void image_deinit(struct image *im);
 must_check int image_of_kernel(const struct sym_mem *mem, gpa_t first, struct image *ret);
 
 #define IMAGE_RODATA_SEARCH (32u << 20) /* kallsyms ends 3 MiB into .rodata on 6.1 and 6.12 */
-#define IMAGE_SEARCH	    (96u << 20) /* from _text */
+#define IMAGE_SEARCH        (96u << 20) /* from _text */
 
 /* What the start of .rodata shows. */
-enum { IMAGE_PEEK_BYTES = 4096 };
+enum {
+	IMAGE_PEEK_BYTES = 4096
+};
 
 /**
  * image_is_rodata - do these first bytes of a frame look like the start of a kernel's .rodata?

@@ -91,7 +91,8 @@ static bool tokens_before(const u8 *data, size_t index, struct tokens *t)
 	for (u32 i = 0; i < N_TOKENS; i++)
 		t->index[i] = load_u16(data + index + 2 * i);
 	last = t->index[N_TOKENS - 1];
-	for (size_t bytes = align8(last + 1); bytes <= align8(last + TOKEN_LEN_MAX + 1); bytes += 8) {
+	for (size_t bytes = align8(last + 1); bytes <= align8(last + TOKEN_LEN_MAX + 1);
+	     bytes += 8) {
 		if (bytes > index)
 			return false;
 		if (!tokens_match(data + index - bytes, bytes, t))
@@ -375,9 +376,10 @@ int kallsyms_expand(const u8 *data, const struct kallsyms_layout *l, struct sym_
 		len = expanded_length(data + pos, n, &tok);
 		if (len > l->text_bytes - out || len + 1 > l->text_bytes - out)
 			goto out;
-		t->name[i] = (u32)out;
-		t->addr[i] = symbol_address(data, l, i);
+		if (len < 2)
+			goto out;
 		expand_name(data + pos, n, &tok, t->arena + out);
+		sym_table_set(t, i, symbol_address(data, l, i), out, len);
 		out += len + 1;
 		pos += n;
 	}

@@ -10,9 +10,9 @@
 #include <elf.h>
 #include <errno.h>
 
-#define BTF_BYTES_MAX	(64u << 20)
+#define BTF_BYTES_MAX   (64u << 20)
 #define NOTES_BYTES_MAX 4096u
-#define CPUS_MAX	8192u /* CONFIG_NR_CPUS' upper end on x86-64 */
+#define CPUS_MAX        8192u /* CONFIG_NR_CPUS' upper end on x86-64 */
 
 static u64 sym_or(const struct kernel *k, const char *name, u64 otherwise)
 {
@@ -39,7 +39,8 @@ static int load_symbols(struct kernel *k, struct err *err)
 	k->image.start = sym_or(k, "_stext", text);
 	k->image.end = sym_or(k, "_end", 0);
 	k->text[0] = (struct addr_range){ k->image.start, sym_or(k, "_etext", 0) };
-	k->text[1] = (struct addr_range){ sym_or(k, "__init_begin", 0), sym_or(k, "__init_end", 0) };
+	k->text[1] =
+		(struct addr_range){ sym_or(k, "__init_begin", 0), sym_or(k, "__init_end", 0) };
 	/* <asm/ftrace.h> v6.1: FTRACE_MCOUNT_MAX_OFFSET is ENDBR_INSN_SIZE, which is 0 without IBT */
 	if (!kernel_sym(k, sym_arch()->landing_pad_symbol, &text))
 		k->site_offset_max = sym_arch()->landing_pad_bytes;

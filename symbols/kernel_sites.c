@@ -11,7 +11,7 @@
 
 /* The guest may load or unload a module while we read: what was torn is read again. */
 #define READ_TRIES 5
-#define TRY_NS	   (2 * NSEC_PER_MSEC)
+#define TRY_NS     (2 * NSEC_PER_MSEC)
 
 /* One reading; becomes the kernel's when it is whole. */
 struct snapshot {

@@ -15,11 +15,11 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define CANDIDATES_MAX	   16
-#define SCAN_CHUNK	   (1u << 20)
-#define LIFE_POLL_NS	   (12 * NSEC_PER_MSEC)
-#define LIFE_POLLS	   100 /* 1.2 s: an idle, tickless guest wakes up once a second */
-#define LIFE_BYTES	   64
+#define CANDIDATES_MAX 16
+#define SCAN_CHUNK     (1u << 20)
+#define LIFE_POLL_NS   (12 * NSEC_PER_MSEC)
+#define LIFE_POLLS     100 /* 1.2 s: an idle, tickless guest wakes up once a second */
+#define LIFE_BYTES     64
 
 enum want {
 	WANT_TEXT,
@@ -187,7 +187,8 @@ static bool check(struct locate *l, struct kallsyms_want *w, u64 delta, struct c
 	    phys_base != delta + arch->image_base)
 		return false;
 	if (!read_banner(l, w[WANT_BANNER].addr + delta, loc) ||
-	    !find_levels(l, loc, w[WANT_RODATA].addr, delta) || !vmcoreinfo_agrees(l, w, delta, loc))
+	    !find_levels(l, loc, w[WANT_RODATA].addr, delta) ||
+	    !vmcoreinfo_agrees(l, w, delta, loc))
 		return false;
 	c->life[0] = gpa(w[WANT_JIFFIES].found ? w[WANT_JIFFIES].addr + delta : 0);
 	c->life[1] = gpa(w[WANT_TIMEKEEPER].found ? w[WANT_TIMEKEEPER].addr + delta : 0);
@@ -247,8 +248,8 @@ static void scan_frames(struct locate *l)
 
 		if (start.v < from || !len || add_overflows(start.v, len, &end))
 			return;
-		for (u64 at = (start.v + step - 1) & ~(step - 1); at >= start.v && at < end && !done(l);
-		     at += step)
+		for (u64 at = (start.v + step - 1) & ~(step - 1);
+		     at >= start.v && at < end && !done(l); at += step)
 			if (!mem_phys(l->mem, at, page, sizeof(page)) &&
 			    image_is_rodata(page, sizeof(page)))
 				try_at(l, at, IMAGE_RODATA_SEARCH, NULL);
@@ -291,8 +292,8 @@ static void scan_vmcoreinfo(struct locate *l)
 
 		if (start.v < from || !len || add_overflows(start.v, len, &end))
 			return;
-		for (at = (start.v + PAGE_SIZE - 1) & PAGE_MASK; at >= start.v && at < end && !done(l);
-		     at += SCAN_CHUNK) {
+		for (at = (start.v + PAGE_SIZE - 1) & PAGE_MASK;
+		     at >= start.v && at < end && !done(l); at += SCAN_CHUNK) {
 			size_t n = (size_t)MIN(end - at, (u64)SCAN_CHUNK) & PAGE_MASK;
 
 			if (!n || mem_phys(l->mem, at, chunk, n))

@@ -113,33 +113,33 @@ static int u64_cmp(const void *a, const void *b)
 static int read_exports(const struct sym_mem *mem, const struct module_layout *l, u64 module,
 			struct buf *ret)
 {
-	for (u32 k = 0; l->export_bytes && k < l->n_syms; k++) {
-		_cleanup_free_ u8 *raw = NULL;
-		u64 at;
-		u32 n;
+	_cleanup_free_ u8 *raw = NULL;
+	u64 at;
+	u32 n;
 
-		if (mem_u64(mem, module + l->syms[k], &at) ||
-		    mem_u32(mem, module + l->num_syms[k], &n))
-			return -EFAULT;
-		if (!at || !n)
-			continue;
-		if (n > EXPORTS_MAX || l->export_bytes > 64)
-			return -EUCLEAN;
-		raw = malloc((size_t)n * l->export_bytes);
-		if (!raw)
-			return -ENOMEM;
-		if (mem_read(mem, at, raw, (size_t)n * l->export_bytes))
-			return -EFAULT;
-		for (u32 i = 0; i < n; i++) {
-			u64 off = (u64)i * l->export_bytes;
-			u64 addr = at + off + (u64)(s64)(s32)load_u32(raw + off);
+	if (!l->export_bytes)
+		return 0;
+	if (mem_u64(mem, module + l->syms, &at) || mem_u32(mem, module + l->num_syms, &n))
+		return -EFAULT;
+	if (!at || !n)
+		return 0;
+	if (n > EXPORTS_MAX || l->export_bytes < 4 || l->export_bytes > 64)
+		return -EUCLEAN;
+	raw = malloc((size_t)n * l->export_bytes);
+	if (!raw)
+		return -ENOMEM;
+	if (mem_read(mem, at, raw, (size_t)n * l->export_bytes))
+		return -EFAULT;
+	for (u32 i = 0; i < n; i++) {
+		u64 off = (u64)i * l->export_bytes;
+		u64 addr = at + off + (u64)(s64)(s32)load_u32(raw + off);
 
-			buf_add(ret, &addr, sizeof(addr));
-		}
+		buf_add(ret, &addr, sizeof(addr));
 	}
-	if (ret->len)
-		qsort(ret->data, ret->len / sizeof(u64), sizeof(u64), u64_cmp);
-	return buf_failed(ret) ? -ENOMEM : 0;
+	if (buf_failed(ret))
+		return -ENOMEM;
+	qsort(ret->data, ret->len / sizeof(u64), sizeof(u64), u64_cmp);
+	return 0;
 }
 
 static char shown_type(char type, u64 addr, const struct buf *exports)
@@ -174,12 +174,13 @@ int module_syms_read(const struct sym_mem *mem, const struct module_layout *l, u
 		const char *name = t.str + t.sym[i].st_name;
 		struct module_sym s = { .addr = t.sym[i].st_value, .module = index, .order = i };
 
-		if (t.sym[i].st_shndx == SHN_UNDEF || !*name || mapping_symbol(name))
+		if (t.sym[i].st_shndx == SHN_UNDEF || !*name)
 			continue;
 		if (strnlen(name, SYM_NAME_MAX) == SYM_NAME_MAX || !module_name_valid(name) ||
 		    arena->len > ARENA_MAX || syms->len / sizeof(s) >= SYMS_MAX)
 			return -EUCLEAN;
 		s.name = (u32)arena->len;
+		s.mapping = mapping_symbol(name);
 		s.type = shown_type(t.type[i], s.addr, &exports);
 		buf_add(arena, name, strlen(name) + 1);
 		buf_add(syms, &s, sizeof(s));
@@ -188,12 +189,19 @@ int module_syms_read(const struct sym_mem *mem, const struct module_layout *l, u
 	return 0;
 }
 
+/* The first symbol above @addr, mapping symbols left out. */
+static u64 next_addr(const struct module_set *s, u32 i, u64 end)
+{
+	while (i < s->n_syms && s->syms[i].mapping && s->syms[i].addr < end)
+		i++;
+	return i < s->n_syms ? MIN(s->syms[i].addr, end) : end;
+}
+
 const struct module_sym *module_sym_at(const struct module_set *s, u64 addr, u64 *next_ret)
 {
 	const struct module_range *r = module_range_at(s, addr);
-	const struct module_sym *best;
+	const struct module_sym *best = NULL;
 	u32 low = 0, high = s->n_syms;
-	u64 next;
 
 	if (!r)
 		return NULL;
@@ -205,18 +213,16 @@ const struct module_sym *module_sym_at(const struct module_set *s, u64 addr, u64
 		else
 			high = mid;
 	}
-	next = low < s->n_syms ? MIN(s->syms[low].addr, r->end) : r->end;
-	if (!low)
-		return NULL;
-	best = &s->syms[low - 1];
-	/* Below the range it is another module's, or a per-CPU offset. */
-	if (best->addr < r->start)
-		return NULL;
-	while (best > s->syms && best[-1].addr == best->addr)
-		best--;
-	if (best->module != r->module)
-		return NULL;
 	if (next_ret)
-		*next_ret = next;
+		*next_ret = next_addr(s, low, r->end);
+	/* Below the range it is another module's, or a per-CPU offset. */
+	for (u32 i = low; i > 0 && s->syms[i - 1].addr >= r->start; i--) {
+		const struct module_sym *sym = &s->syms[i - 1];
+
+		if (best && sym->addr != best->addr)
+			break;
+		if (!sym->mapping && sym->module == r->module)
+			best = sym;
+	}
 	return best;
 }

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 
-#define MODULES_MAX	4096u
+#define MODULES_MAX     4096u
 #define MODULE_SPAN_MAX (1ull << 30) /* the whole module area is 1 GiB or a bit more */
 
 static int member(const struct btf_types *b, const char *path, u32 *off_ret)
@@ -63,20 +63,18 @@ static int mems_layouts(const struct btf_types *b, struct module_layout *l)
 	return 0;
 }
 
-/* Exported symbols are upper case in /proc/kallsyms; self-relative entries since v4.19. */
+/*
+ * Exported symbols are upper case in /proc/kallsyms, those exported to GPL modules only are not:
+ * is_exported() looks in mod->syms alone (kernel/module/main.c v6.1). Self-relative since v4.19.
+ */
 static void exports_layout(const struct btf_types *b, struct module_layout *l)
 {
-	static const char *const lists[2][2] = { { "syms", "num_syms" },
-						 { "gpl_syms", "num_gpl_syms" } };
 	u32 size, off;
 
 	if (btf_types_size(b, "kernel_symbol", &size) ||
-	    btf_types_member(b, "kernel_symbol", "value_offset", &off, NULL) || off)
+	    btf_types_member(b, "kernel_symbol", "value_offset", &off, NULL) || off ||
+	    member(b, "syms", &l->syms) || member(b, "num_syms", &l->num_syms))
 		return;
-	for (u32 i = 0; i < 2; i++)
-		if (!member(b, lists[i][0], &l->syms[l->n_syms]) &&
-		    !member(b, lists[i][1], &l->num_syms[l->n_syms]))
-			l->n_syms++;
 	l->export_bytes = size;
 }
 
@@ -196,9 +194,9 @@ static int read_module(const struct sym_mem *mem, const struct module_layout *l,
 		return rc;
 	buf_add(&r->mods, &m, sizeof(m));
 	return buf_failed(&r->mods) || buf_failed(&r->ranges) || buf_failed(&r->arena) ||
-			       buf_failed(&r->syms) ?
-		       -ENOMEM :
-		       0;
+			       buf_failed(&r->syms)
+		       ? -ENOMEM
+		       : 0;
 }
 
 static int by_start(const void *a, const void *b)

@@ -22,9 +22,8 @@ struct module_layout {
 	u32 n_mems;
 	u32 symtab, num_symtab, strtab, typetab; /* in struct mod_kallsyms */
 	bool has_typetab;
-	u32 syms[2], num_syms[2]; /* exported, and exported to GPL modules only */
-	u32 n_syms; /* how many of these two exist */
-	u32 export_bytes; /* sizeof(struct kernel_symbol); 0 when not self-relative */
+	u32 syms, num_syms; /* exported, in struct module */
+	u32 export_bytes; /* sizeof(struct kernel_symbol); 0: not known, all shown lower case */
 };
 
 /* Part of a module's memory. */
@@ -40,6 +39,7 @@ struct module_sym {
 	u32 module;
 	u32 order; /* index in its module's symbol table */
 	char type;
+	bool mapping; /* listed, but never the answer to a lookup */
 };
 
 struct module_set {

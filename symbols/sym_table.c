@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AHEAD 16 /* the places are all over 2 MiB: ask for them early */
+
 int sym_table_alloc(struct sym_table *t, u32 n, size_t arena_bytes)
 {
 	u32 size = 64;
@@ -18,8 +20,9 @@ int sym_table_alloc(struct sym_table *t, u32 n, size_t arena_bytes)
 	t->addr = malloc(n * sizeof(*t->addr));
 	t->name = malloc(n * sizeof(*t->name));
 	t->hash = calloc(size, sizeof(*t->hash));
+	t->hashes = malloc(n * sizeof(*t->hashes));
 	t->arena = malloc(arena_bytes);
-	if (!t->addr || !t->name || !t->hash || !t->arena) {
+	if (!t->addr || !t->name || !t->hash || !t->hashes || !t->arena) {
 		sym_table_deinit(t);
 		return -ENOMEM;
 	}
@@ -34,6 +37,7 @@ void sym_table_deinit(struct sym_table *t)
 	free(t->addr);
 	free(t->name);
 	free(t->hash);
+	free(t->hashes);
 	free(t->arena);
 	*t = (struct sym_table){ 0 };
 }
@@ -52,14 +56,15 @@ u32 sym_name_hash(const char *name, size_t len)
 	v = 0;
 	memcpy(&v, name, len);
 	h = (h ^ v) * 0xc4ceb9fe1a85ec53ull;
+	h ^= h >> 32;
+	h *= 0xff51afd7ed558ccdull;
 	return (u32)(h >> 32);
 }
 
 /* @budget runs out only for names made to collide: a quarter of the places is free. */
 static int hash_add(struct sym_table *t, u32 i, u64 *budget)
 {
-	const char *name = sym_table_name(t, i);
-	u32 h = sym_name_hash(name, strlen(name));
+	u32 h = t->hashes[i];
 
 	for (u32 probe = 0; (*budget)--; probe++) {
 		u64 *slot = &t->hash[(h + probe) & t->hash_mask];
@@ -68,7 +73,8 @@ static int hash_add(struct sym_table *t, u32 i, u64 *budget)
 			*slot = (u64)h << 32 | (i + 1);
 			return 0;
 		}
-		if (*slot >> 32 == h && !strcmp(sym_table_name(t, (u32)*slot - 1), name))
+		if (*slot >> 32 == h &&
+		    !strcmp(sym_table_name(t, (u32)*slot - 1), sym_table_name(t, i)))
 			return 0;
 	}
 	return -EUCLEAN;
@@ -83,7 +89,11 @@ int sym_table_index(struct sym_table *t)
 
 		if (rc)
 			return rc;
+		if (i + AHEAD < t->n)
+			__builtin_prefetch(&t->hash[t->hashes[i + AHEAD] & t->hash_mask], 1);
 	}
+	free(t->hashes);
+	t->hashes = NULL;
 	return 0;
 }
 

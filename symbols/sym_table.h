@@ -8,13 +8,14 @@
 
 #include "base/types.h"
 
-#define SYM_NAME_MAX 512 /* KSYM_NAME_LEN since v6.1 (include/linux/kallsyms.h); 128 before */
+#define SYM_NAME_MAX  512 /* KSYM_NAME_LEN since v6.1 (include/linux/kallsyms.h); 128 before */
 #define SYM_COUNT_MAX (1u << 20)
 
 struct sym_table {
 	u64 *addr; /* ascending */
 	u32 *name; /* offset in the arena: type character, name, NUL */
 	u64 *hash; /* hash of the name << 32 | index + 1; 0 is free */
+	u32 *hashes; /* of each name, until sym_table_index() */
 	char *arena;
 	size_t arena_bytes;
 	u32 n;
@@ -24,6 +25,17 @@ struct sym_table {
 /** sym_table_alloc - room for @n symbols and @arena_bytes of names; -ENOMEM, -E2BIG */
 must_check int sym_table_alloc(struct sym_table *t, u32 n, size_t arena_bytes);
 void sym_table_deinit(struct sym_table *t);
+
+/** sym_name_hash - of @len bytes */
+u32 sym_name_hash(const char *name, size_t len);
+
+/** sym_table_set - symbol @i: its type and name are in the arena at @name, @len bytes and a NUL */
+static inline void sym_table_set(struct sym_table *t, u32 i, u64 addr, size_t name, size_t len)
+{
+	t->addr[i] = addr;
+	t->name[i] = (u32)name;
+	t->hashes[i] = sym_name_hash(t->arena + name + 1, len - 1);
+}
 
 /**
  * sym_table_index - build the hash; the arrays are complete
@@ -56,8 +68,5 @@ bool sym_table_at(const struct sym_table *t, u64 addr, u32 *hint, u32 *ret);
 
 /** sym_table_next - the first address behind that of symbol @i; @end when there is none */
 u64 sym_table_next(const struct sym_table *t, u32 i, u64 end);
-
-/** sym_name_hash - of @len bytes */
-u32 sym_name_hash(const char *name, size_t len);
 
 #endif
