@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kallsyms' compressed tables in the bytes of a kernel image, found by their structure: nothing
+ * needs to be known but that they are somewhere in these bytes. Must not know guest memory.
+ */
+#ifndef SYMBOLS_KALLSYMS_H
+#define SYMBOLS_KALLSYMS_H
+
+#include "base/types.h"
+#include "symbols/sym_table.h"
+
+/* Where the tables lie in the bytes; everything was checked by kallsyms_find(). */
+struct kallsyms_layout {
+	u32 n_syms;
+	size_t names;
+	size_t names_end;
+	size_t token_table;
+	size_t token_index;
+	size_t offsets;
+	u64 relative_base;
+	bool absolute_percpu;
+	size_t text_bytes; /* all names expanded: type, name, NUL */
+};
+
+/* A name to look for without expanding everything. */
+struct kallsyms_want {
+	const char *name;
+	u64 addr;
+	bool found;
+};
+
+/**
+ * kallsyms_find - find the tables in @data
+ * @from: in: where to start; out when they are not there: where to go on with more bytes behind
+ *
+ * All names are walked and compared with the markers, so that a layout is right or not returned.
+ * Return: 0; -ENOENT.
+ * Source: scripts/kallsyms.c write_src() v5.4, v6.1, v6.12.
+ */
+must_check int kallsyms_find(const u8 *data, size_t len, size_t *from, struct kallsyms_layout *ret);
+
+/** kallsyms_lookup - addresses of the first symbols called so; fills @wants */
+void kallsyms_lookup(const u8 *data, const struct kallsyms_layout *l, struct kallsyms_want *wants,
+		     size_t n_wants);
+
+/** kallsyms_expand - all symbols into @t, indexed; -ENOMEM, -EUCLEAN, -E2BIG */
+must_check int kallsyms_expand(const u8 *data, const struct kallsyms_layout *l,
+			       struct sym_table *t);
+
+#endif
