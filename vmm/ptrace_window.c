@@ -63,16 +63,20 @@ static u64 now_ns(void)
 	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
-static void detach_all(struct ptrace_window *w)
+/* false when one of the stopped threads could not be let go, as it is dying. */
+static bool detach_all(struct ptrace_window *w)
 {
+	bool ok = true;
+
 	for (size_t i = 0; i < w->n; i++) {
 		struct tracee *t = &w->tracee[i];
 
 		/* what has not stopped cannot be detached; it is released when this thread ends */
-		if (t->stopped)
-			ptrace(PTRACE_DETACH, t->tid, NULL, (void *)(intptr_t)t->sig);
+		if (t->stopped && ptrace(PTRACE_DETACH, t->tid, NULL, (void *)(intptr_t)t->sig) < 0)
+			ok = false;
 	}
 	w->n = 0;
+	return ok;
 }
 
 static bool known(const struct ptrace_window *w, pid_t tid)
@@ -237,12 +241,12 @@ static void do_pause(struct ptrace_window *w)
 	detach_all(w);
 }
 
+/* Only SIGKILL takes a thread out of its stop. Ending lets go of what it leaves, as for a pause. */
 static void do_resume(struct ptrace_window *w)
 {
 	w->err = (struct err){ 0 };
 	w->rc = 0;
-	detach_all(w);
-	if (kill(w->pid, 0) < 0 && errno == ESRCH)
+	if (!detach_all(w))
 		w->rc = err_set(&w->err, -ESRCH, ERR_VMM_GONE, 0, "process %d has ended",
 				(int)w->pid);
 }
@@ -265,8 +269,7 @@ static void *tracer(void *arg)
 			do_resume(w);
 		else
 			stay = false;
-		if (w->cmd == CMD_PAUSE && w->rc < 0)
-			stay = false;
+		stay = stay && w->rc == 0;
 		w->cmd = CMD_NONE;
 		w->done = true;
 		pthread_cond_broadcast(&w->cond);
@@ -306,6 +309,10 @@ static int order(struct ptrace_window *w, enum window_cmd cmd, struct err *err)
 	if (rc < 0 && err)
 		*err = w->err;
 	pthread_mutex_unlock(&w->lock);
+	if (rc < 0 || cmd == CMD_QUIT) { /* it ends after these: see do_pause() */
+		pthread_join(w->thread, NULL);
+		w->thread_runs = false;
+	}
 	return rc;
 }
 
@@ -326,9 +333,7 @@ static void end_thread(struct ptrace_window *w)
 {
 	if (!w->thread_runs)
 		return;
-	order(w, CMD_QUIT, NULL);
-	pthread_join(w->thread, NULL);
-	w->thread_runs = false;
+	(void)order(w, CMD_QUIT, NULL);
 }
 
 void ptrace_window_destroy(struct ptrace_window *w)
@@ -362,13 +367,13 @@ int ptrace_window_pause(struct ptrace_window *w, const struct vm_threads *only, 
 	}
 	if (rc == -ETIMEDOUT)
 		log_warn("process %d: a stop window timed out", (int)w->pid);
-	pthread_join(w->thread, NULL);
-	w->thread_runs = false;
 	return rc;
 }
 
 int ptrace_window_resume(struct ptrace_window *w, struct err *err)
 {
+	if (!w->thread_runs)
+		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "no stop window is open");
 	return order(w, CMD_RESUME, err);
 }
 

@@ -2,6 +2,7 @@
 /* Registers on x86-64. See regs_x86.h. */
 #include "vmm/regs_x86.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ptrace.h>
@@ -76,5 +77,10 @@ bool regs_in_kvm_run(pid_t tid)
 
 	if (ptrace(PTRACE_GETREGS, tid, NULL, &r) < 0)
 		return false;
-	return r.orig_rax == SYS_ioctl && (u32)r.rsi == KVM_RUN_REQUEST;
+	/*
+	 * The result tells a vCPU from kvm-nx-lpage-recovery, a kernel worker that lives in the VMM's
+	 * process with a copy of the registers of the vCPU that created it, and 0 for a result
+	 * (arch/x86/kvm/mmu/mmu.c:kvm_mmu_post_init_vm(), v6.4 and later).
+	 */
+	return r.orig_rax == SYS_ioctl && (u32)r.rsi == KVM_RUN_REQUEST && (long)r.rax == -EINTR;
 }
