@@ -80,8 +80,8 @@ static void symbols_are_what_they_say(void **state)
 }
 
 /*
- * A missing lock shows only when two CPUs are in the agent at once, which a busy machine may not have
- * happen. No other instruction of the agent contains these bytes.
+ * A missing lock shows only when two CPUs are in the agent at once, which a busy machine may not
+ * have happen. No other instruction of the agent contains these bytes.
  */
 static void shared_words_are_locked(void **state)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Real threads in the agent at full speed while a reader drains: each on a CPU of its own, and, worse
- * than any guest, two that share one CPU's ring.
+ * Real threads in the agent at full speed while a reader drains: each on a CPU of its own, and,
+ * worse than any guest, two that share one CPU's ring.
  */
 #include "tests/unit/test_agent_lib.h"
 
