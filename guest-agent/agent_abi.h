@@ -13,9 +13,9 @@
  *   +--------------------------+       | ring of CPU 1 ...                    |
  *                                      +--------------------------------------+
  *
- * Text refers to data, to per-CPU variables and to task_struct members through fields which the host
- * fills in before it writes text into the guest: struct agent_fixup names each one, agent_link() fills
- * them.
+ * Text refers to data, to per-CPU variables and to task_struct members through fields which the
+ * host fills in before it writes text into the guest: struct agent_fixup names each one,
+ * agent_link() fills them.
  */
 #ifndef GUEST_AGENT_AGENT_ABI_H
 #define GUEST_AGENT_AGENT_ABI_H
@@ -24,10 +24,10 @@
 #define AGENT_ABI_VERSION 2
 
 /*
- * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the caller
- * of agent_link() gives the value; the others follow from struct agent_header.
+ * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
+ * caller of agent_link() gives the value; the others follow from struct agent_header.
  */
-#define AGENT_FIX_DATA         0 /* rel32 to data + addend: data + addend - (text + off + 4 + tail) */
+#define AGENT_FIX_DATA         0 /* rel32: data + addend - (text + off + 4 + tail) */
 #define AGENT_FIX_GS_CURRENT   1 /* V %gs displacement of `current` */
 #define AGENT_FIX_GS_CPU       2 /* V %gs displacement of the CPU number */
 #define AGENT_FIX_GS_PREEMPT   3 /* V %gs displacement of __preempt_count */
@@ -35,7 +35,7 @@
 #define AGENT_FIX_TASK_TGID    5 /* V */
 #define AGENT_FIX_TASK_COMM    6 /* V */
 #define AGENT_FIX_TASK_MIGRATE 7 /* V of migration_disabled; negative where there is none */
-#define AGENT_FIX_RETURN       8 /* V where the guest's own functions jump to return; 0: a plain ret */
+#define AGENT_FIX_RETURN       8 /* V where guest functions jump to return; 0: plain ret */
 #define AGENT_FIX_RING         9 /* rel32 to data + ring_off */
 #define AGENT_FIX_RING_BYTES   10 /* ring_slots * AGENT_RECORD_BYTES */
 #define AGENT_FIX_RING_MASK    11 /* ring_slots - 1 */
@@ -50,12 +50,12 @@
 #define AGENT_MAX_PIDS      64
 #define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
 #define AGENT_MIN_SLOTS     64
-#define AGENT_MAX_SLOTS     0x4000000 /* a ring must stay below 2 GiB: its size is a 32-bit immediate */
+#define AGENT_MAX_SLOTS     0x4000000 /* its bytes are a 32-bit immediate */
 #define AGENT_RESERVE_TRIES 8 /* collisions that one reservation survives */
 #define AGENT_COMM_PERIOD   4096 /* records after which a CPU's task is named again */
 
 /* header.mode */
-#define AGENT_MODE_DISCARD   0 /* a full ring refuses new records (counted); what is kept is whole */
+#define AGENT_MODE_DISCARD   0 /* a full ring refuses new records, counted */
 #define AGENT_MODE_OVERWRITE 1 /* the newest records win; the reader sees laps and counts them */
 
 /*
@@ -67,15 +67,16 @@
  *   w2  63..36 check   35..25 context   24..22 type   21..0 pid
  *
  *   check: bits 63..36 of ((w0 ^ rotl(w1, 23) ^ low36(w2)) * AGENT_CHECK_MUL). Ties the words and
- *   the lap together: a writer that was preempted for whole laps cannot damage a newer record unseen.
- *   An empty slot (all zero) is never valid, as laps start at 1.
+ *   the lap together: a writer that was preempted for whole laps cannot damage a newer record
+ *   unseen. An empty slot (all zero) is never valid, as laps start at 1.
  *
- * COMM records come in pairs, reserved together so that B's index is A's + 1 (their slots may lie at
- * the ring's two ends). A pair comes before the first record of another task, or of the same task
- * under a new comm, on that CPU, and again every AGENT_COMM_PERIOD records, so that a ring in
+ * COMM records come in pairs, reserved together so that B's index is A's + 1 (their slots may lie
+ * at the ring's two ends). A pair comes before the first record of another task, or of the same
+ * task under a new comm, on that CPU, and again every AGENT_COMM_PERIOD records, so that a ring in
  * overwrite mode still names a task which has not been switched for laps. A record whose pair did
  * not fit is written all the same, the pair is tried again with the next one.
- *   AGENT_REC_COMM_A: w0 47..0 tgid, w1 comm[0..7];  AGENT_REC_COMM_B: w0 47..0 tgid, w1 comm[8..15]
+ *   AGENT_REC_COMM_A: w0 47..0 tgid, w1 comm[0..7]
+ *   AGENT_REC_COMM_B: w0 47..0 tgid, w1 comm[8..15]
  *
  * The TSC is read before the slot is reserved. Hence an interrupt in between puts its own, later
  * records into earlier slots: within one ring times are nearly, not strictly, in order.
@@ -103,7 +104,7 @@
 #define AGENT_CTX_NMI      0x040
 #define AGENT_CTX_IRQS_OFF 0x080
 #define AGENT_CTX_RESCHED  0x100 /* preempt_need_resched() */
-#define AGENT_CTX_BH_OFF   0x200 /* softirq_count() >> (SOFTIRQ_SHIFT + 1), as the kernel shows it */
+#define AGENT_CTX_BH_OFF   0x200 /* softirq_count() >> (SOFTIRQ_SHIFT + 1) is not 0 */
 #define AGENT_CTX_MIGRATE  0x400 /* migration disabled */
 
 #ifndef __ASSEMBLER__
@@ -126,8 +127,7 @@ struct agent_header {
 	agent_u32 nr_cpus; /* struct agent_cpu and rings there are */
 	agent_u32 ring_slots; /* a power of two */
 	agent_u32 ring_off; /* of CPU 0's ring, from the start of data */
-	agent_u64
-		text; /* guest virtual address of text; with data, how a later daemon knows its own */
+	agent_u64 text; /* guest virtual; with data, how a later daemon knows its own */
 	agent_u64 data;
 	agent_u64 session; /* random; the same in the journal */
 	agent_u32 enabled; /* H: 0 makes every tracer return at once */
@@ -175,7 +175,8 @@ const struct agent_blob *agent_blob_get(void);
  * agent_layout - fill in what follows from the number of CPUs and the size of a ring
  * @hdr: nr_cpus and ring_slots are set; magic, abi_version and ring_off are filled
  *
- * Context: any thread. Return: 0; -EINVAL nr_cpus or ring_slots out of bounds, or not a power of two.
+ * Context: any thread. Return: 0; -EINVAL nr_cpus or ring_slots out of bounds, or not a power of
+ * two.
  */
 int agent_layout(struct agent_header *hdr);
 
@@ -190,8 +191,9 @@ agent_u64 agent_data_bytes(const struct agent_header *hdr);
  * @text:   blob->text_bytes bytes, a fresh copy of blob->text; changed
  *
  * Context: any thread; @text is not in the guest yet.
- * Return: 0; -ERANGE data or the return thunk is out of rel32's reach of text, or a displacement does
- * not fit; -EINVAL the header, a task_struct offset or @text is not what it should be. On failure
+ * Return: 0; -ERANGE data or the return thunk is out of rel32's reach of text, or a displacement
+ * does not fit; -EINVAL the header, a task_struct offset or @text is not what it should be. On
+ * failure
  * @text is of no use.
  */
 int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,

@@ -120,7 +120,7 @@ static int link_one(const struct agent_fixup *f, const struct agent_header *hdr,
 	case AGENT_FIX_TASK_COMM:
 		return put_task(f, values[f->kind], field);
 	case AGENT_FIX_TASK_MIGRATE:
-		/* Looked at as one byte; where there is none, comm's last one, which is always 0. */
+		/* Looked at as one byte; where there is none, comm's last, always 0. */
 		if (values[f->kind] < 0)
 			return put_task(f, values[AGENT_FIX_TASK_COMM] + COMM_LAST_BYTE, field);
 		return put_task(f, values[f->kind], field);

@@ -8,8 +8,8 @@
 
 /*
  * What stands in a field before agent_link() fills it in. 32 bits wide on purpose, so that every
- * assembler picks the long form of the instruction, and checked there: a field that is not where its
- * fixup says is found when the agent is linked, not in the guest.
+ * assembler picks the long form of the instruction, and checked there: a field that is not where
+ * its fixup says is found when the agent is linked, not in the guest.
  */
 #define AGENT_HOLE  0x11223344
 #define AGENT_HOLE8 0x11
@@ -54,10 +54,10 @@
 /*
  * RETURN - five bytes which agent_link() may turn into `jmp rel32` to the guest's return thunk
  *
- * A kernel that mitigates Retbleed or SRSO has no ret of its own left: each is `jmp __x86_return_thunk`
- * (Linux v6.1 arch/x86/include/asm/linkage.h RET, arch/x86/kernel/alternative.c apply_returns()). A
- * plain ret in the agent would be the one return that user space may still train the predictor for.
- * The int3 after it stop straight-line speculation, as CONFIG_SLS does.
+ * A kernel that mitigates Retbleed or SRSO has no ret of its own left: each is `jmp
+ * __x86_return_thunk` (Linux v6.1 arch/x86/include/asm/linkage.h RET, arch/x86/kernel/alternative.c
+ * apply_returns()). A plain ret in the agent would be the one return that user space may still
+ * train the predictor for. The int3 after it stop straight-line speculation, as CONFIG_SLS does.
  */
 .macro RETURN
 	ret

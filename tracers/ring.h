@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading one CPU's ring out of the agent's data. Knows the record format of guest-agent/agent_abi.h
- * and nothing of how memory is reached or what becomes of the records. The guest is hostile: all it
- * can do here is have its own records counted as lost, or the reader say -EUCLEAN.
+ * Reading one CPU's ring out of the agent's data. Knows the record format of
+ * guest-agent/agent_abi.h and nothing of how memory is reached or what becomes of the records. The
+ * guest is hostile: all it can do here is have its own records counted as lost, or the reader say
+ * -EUCLEAN.
  *
  * Every index below head ends up in exactly one counter of struct ring_stats:
  *
@@ -77,7 +78,8 @@ struct ring_reader {
  * @cpu: below @hdr->nr_cpus
  *
  * Context: one thread a reader; the guest may run and the agent be enabled.
- * Return: 0; -EINVAL @hdr or @cpu; -EUCLEAN the guest's head and tail cannot be; what @io->read gives.
+ * Return: 0; -EINVAL @hdr or @cpu; -EUCLEAN the guest's head and tail cannot be; what @io->read
+ * gives.
  */
 must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
 				const struct agent_header *hdr, u32 cpu);
@@ -97,11 +99,12 @@ must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
  * @n_ret:     how many were delivered; valid on failure too
  *
  * Takes at most one ring's worth of slots; when @n_ret is @max there may be more. A COMM pair takes
- * two slots and gives one record. Writes agent_cpu.tail, in overwrite mode only for the next reader.
+ * two slots and gives one record. Writes agent_cpu.tail, in overwrite mode only for the next
+ * reader.
  *
  * Context: one thread a reader; the guest may run. Does not block or allocate; 24 KiB of stack.
- * Return: 0; -EUCLEAN head or lost went back or further than the mode allows; what @io gives. After a
- * failure every further call returns the same.
+ * Return: 0; -EUCLEAN head or lost went back or further than the mode allows; what @io gives. After
+ * a failure every further call returns the same.
  */
 must_check int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 now_ns,
 			  unsigned int flags, size_t *n_ret);

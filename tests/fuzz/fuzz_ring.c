@@ -2,8 +2,8 @@
 /*
  * The ring reader against a guest that writes what it likes when it likes. The input is a little
  * program: write words, valid records, head or lost; drain; change memory while it is being read.
- * Properties: only this CPU's bytes are touched, tail never passes head nor goes back, every index is
- * accounted for once, what is delivered is well formed, a failure is final.
+ * Properties: only this CPU's bytes are touched, tail never passes head nor goes back, every index
+ * is accounted for once, what is delivered is well formed, a failure is final.
  */
 #include "tracers/ring.h"
 

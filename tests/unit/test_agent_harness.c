@@ -245,7 +245,11 @@ static void pid_filter(void **state)
 	rig.hdr->n_pids = 1;
 	rig.hdr->pids[1] = 100; /* beyond the list */
 	rig_call(&rig, 2);
-	rig.hdr->n_pids = 0xffffffff; /* nonsense traces nothing */
+	rig.hdr->n_pids =
+		AGENT_MAX_PIDS + 1; /* nonsense traces nothing, and reads nothing beyond */
+	rig.hdr->lost_nocpu = 100;
+	rig_call(&rig, 2);
+	rig.hdr->n_pids = 0xffffffff;
 	rig_call(&rig, 2);
 	assert_int_equal(rig.cpu[0].head, 2 + AGENT_MAX_PIDS);
 	assert_int_equal(rig.cpu[0].lost, 0);

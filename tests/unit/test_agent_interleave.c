@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Everything that can happen between two instructions of the agent, made to happen between every two:
- * interrupts that trace, preemption by others for up to whole laps of the ring, migration. After each
- * run the books must balance and every record delivered must be one that was made.
+ * Everything that can happen between two instructions of the agent, made to happen between every
+ * two: interrupts that trace, preemption by others for up to whole laps of the ring, migration.
+ * After each run the books must balance and every record delivered must be one that was made.
  */
 #include "tests/unit/test_agent_lib.h"
 
@@ -303,8 +303,8 @@ static void discard_whole_laps(void **state)
 
 /*
  * Overwrite: the late writer may spoil the slots it had reserved, its own and its COMM pair's, in
- * whichever lap they are by then, and the lapped ones are overwritten. All of it is counted, nothing
- * damaged is delivered (check_record() knows every record that was made).
+ * whichever lap they are by then, and the lapped ones are overwritten. All of it is counted,
+ * nothing damaged is delivered (check_record() knows every record that was made).
  */
 static void overwrite_whole_laps(void **state)
 {
@@ -322,7 +322,7 @@ static void overwrite_whole_laps(void **state)
 	both_paths(s);
 }
 
-/* The slot that a late writer spoils in the very lap the reader is about to read is seen as torn. */
+/* The slot that a late writer spoils just before it is read is seen as torn. */
 static void late_writer_is_seen(void **state)
 {
 	struct scenario s = { .mode = AGENT_MODE_OVERWRITE, .named = true };
@@ -341,7 +341,7 @@ static void late_writer_is_seen(void **state)
 		(void)balance();
 		torn += w.reader[0].stats.torn > 0;
 		late += w.got[VICTIM][0] == 0;
-		/* Reserved before a whole lap of others: never delivered, and exactly one slot went. */
+		/* Reserved before a whole lap of others: never delivered. */
 		if (w.got[VICTIM][0] == 0)
 			assert_in_range(w.reader[0].stats.torn + w.reader[0].stats.overwritten, 1,
 					2);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rig that runs the agent's own object code in a user process: text is mapped RX, data RW, %gs
- * points to a fake per-CPU area, `current` to a fake task_struct. Sites are generated. One instruction
- * can be singled out and anything made to happen before it, as an interrupt would.
+ * points to a fake per-CPU area, `current` to a fake task_struct. Sites are generated. One
+ * instruction can be singled out and anything made to happen before it, as an interrupt would.
  */
 #ifndef TEST_AGENT_LIB_H
 #define TEST_AGENT_LIB_H
@@ -81,7 +81,7 @@ enum {
 #define FLAG_IF 0x200
 #define FLAG_DF 0x400
 
-/** rig_open - map, link, make tasks (pid 100 + i, comm "task-i-of-rig"), enable; CPU 0 is current */
+/** rig_open - map, link, make tasks (pid 100 + i, comm "task-i-of-rig"), enable; be CPU 0 */
 void rig_open(struct rig *r, const struct rig_opts *opts);
 void rig_close(struct rig *r);
 
@@ -113,12 +113,12 @@ u64 rig_regs_parent(void);
 
 /**
  * rig_step - call @site one instruction at a time
- * @at:       before the agent's instruction number @at, counted from 0, @inject is called; from there
- *            on the agent runs freely
+ * @at:       before the agent's instruction number @at, counted from 0, @inject is called; from
+ *            there on the agent runs freely
  * @irqs_off: what the agent pushes with pushfq has IF clear
  *
- * Return: how many instructions of the agent were stepped over: @at + 1 when @inject was called, the
- * length of the whole path when it was not.
+ * Return: how many instructions of the agent were stepped over: @at + 1 when @inject was called,
+ * the length of the whole path when it was not.
  */
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);

@@ -79,6 +79,37 @@ static void symbols_are_what_they_say(void **state)
 	assert_true(b->ftrace_caller <= b->ftrace_call);
 }
 
+/*
+ * A missing lock shows only when two CPUs are in the agent at once, which a busy machine may not
+ * have happen. No other instruction of the agent contains these bytes.
+ */
+static void shared_words_are_locked(void **state)
+{
+	static const struct {
+		agent_u8 bytes[4];
+		size_t len;
+	} ops[] = {
+		{ { 0x48, 0x0f, 0xb1 }, 3 }, /* cmpxchg of head */
+		{ { 0x48, 0x0f, 0xc1 }, 3 }, /* xadd of head */
+		{ { 0x48, 0xff, 0x41, 0x08 }, 4 }, /* inc of lost(%rcx) */
+		{ { 0x48, 0xff, 0x05 }, 3 }, /* inc of lost_nocpu(%rip) */
+	};
+	const struct agent_blob *b = agent_blob_get();
+
+	(void)state;
+	for (size_t op = 0; op < sizeof(ops) / sizeof(ops[0]); op++) {
+		unsigned int n = 0;
+
+		for (agent_u32 i = 1; i + ops[op].len <= b->text_bytes; i++) {
+			if (memcmp(b->text + i, ops[op].bytes, ops[op].len) != 0)
+				continue;
+			assert_int_equal(b->text[i - 1], 0xf0);
+			n++;
+		}
+		assert_true(n > 0);
+	}
+}
+
 static void fixups_are_filled(void **state)
 {
 	const struct agent_blob *b = agent_blob_get();
@@ -214,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(symbols_are_what_they_say),
+		cmocka_unit_test(shared_words_are_locked),
 		cmocka_unit_test(fixups_are_filled),
 		cmocka_unit_test(return_goes_through_the_thunk),
 		cmocka_unit_test(out_of_reach),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Real threads in the agent at full speed while a reader drains: each on a CPU of its own, and, worse
- * than any guest, two that share one CPU's ring.
+ * Real threads in the agent at full speed while a reader drains: each on a CPU of its own, and,
+ * worse than any guest, two that share one CPU's ring.
  */
 #include "tests/unit/test_agent_lib.h"
 
@@ -11,16 +11,18 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
-#define WRITERS 2
-#define CALLS   300000u
-#define SLOTS   1024
-#define OUT_MAX 4096
+#define WRITERS     2
+#define CALLS       1000000u
+#define SLOTS_SMALL 1024 /* full, or lapped, most of the time */
+#define SLOTS_LARGE 262144 /* has room most of the time */
+#define OUT_MAX     SLOTS_LARGE
 
 static struct rig rig;
-static atomic_int running;
+static atomic_int running, done;
 static struct ring_record out[OUT_MAX];
 static u64 last_tsc[WRITERS], delivered[WRITERS];
 
@@ -29,9 +31,12 @@ static void *writer(void *arg)
 	u32 cpu = *(const u32 *)arg;
 
 	rig_on(&rig, cpu);
+	atomic_fetch_add(&running, 1);
+	while (atomic_load(&running) < WRITERS) /* begin together */
+		;
 	for (u32 i = 0; i < CALLS; i++)
 		rig_call(&rig, i % RIG_SITES);
-	atomic_fetch_sub(&running, 1);
+	atomic_fetch_add(&done, 1);
 	return NULL;
 }
 
@@ -89,10 +94,10 @@ static void books(struct ring_reader *r, u32 mode, u64 calls)
 	assert_true(s->functions > 0);
 }
 
-static void stress(u32 mode, bool shared)
+static void stress(u32 mode, u32 slots, bool shared)
 {
 	static u32 cpus[WRITERS] = { 0, 1 };
-	struct rig_opts o = { .slots = SLOTS, .mode = mode };
+	struct rig_opts o = { .slots = slots, .mode = mode };
 	struct ring_reader r[WRITERS];
 	pthread_t thread[WRITERS];
 	struct ring_io io;
@@ -106,12 +111,15 @@ static void stress(u32 mode, bool shared)
 		rig.percpu[1].cpu_number = 0;
 	for (u32 i = 0; i < n_rings; i++)
 		assert_int_equal(ring_reader_init(&r[i], &io, rig.hdr, i), 0);
-	atomic_store(&running, WRITERS);
+	atomic_store(&running, 0);
+	atomic_store(&done, 0);
 	for (u32 i = 0; i < WRITERS; i++)
 		assert_int_equal(pthread_create(&thread[i], NULL, writer, &cpus[i]), 0);
-	while (atomic_load(&running))
+	while (atomic_load(&done) < WRITERS) {
 		for (u32 i = 0; i < n_rings; i++)
 			drain(&r[i], 0);
+		usleep(100); /* leave the processors to the writers: it is them who shall collide */
+	}
 	for (u32 i = 0; i < WRITERS; i++)
 		assert_int_equal(pthread_join(thread[i], NULL), 0);
 	for (u32 i = 0; i < n_rings; i++) {
@@ -124,25 +132,29 @@ static void stress(u32 mode, bool shared)
 static void own_rings_discard(void **state)
 {
 	(void)state;
-	stress(AGENT_MODE_DISCARD, false);
+	stress(AGENT_MODE_DISCARD, SLOTS_SMALL, false);
+	stress(AGENT_MODE_DISCARD, SLOTS_LARGE, false);
 }
 
 static void own_rings_overwrite(void **state)
 {
 	(void)state;
-	stress(AGENT_MODE_OVERWRITE, false);
+	stress(AGENT_MODE_OVERWRITE, SLOTS_SMALL, false);
+	stress(AGENT_MODE_OVERWRITE, SLOTS_LARGE, false);
 }
 
 static void shared_ring_discard(void **state)
 {
 	(void)state;
-	stress(AGENT_MODE_DISCARD, true);
+	stress(AGENT_MODE_DISCARD, SLOTS_SMALL, true);
+	stress(AGENT_MODE_DISCARD, SLOTS_LARGE, true);
 }
 
 static void shared_ring_overwrite(void **state)
 {
 	(void)state;
-	stress(AGENT_MODE_OVERWRITE, true);
+	stress(AGENT_MODE_OVERWRITE, SLOTS_SMALL, true);
+	stress(AGENT_MODE_OVERWRITE, SLOTS_LARGE, true);
 }
 
 int main(void)
