@@ -3,7 +3,6 @@
 #include "tracers/output.h"
 #include "tracers/rec_format.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 #define BASE    0xffffffff81000000
 #define RECORDS 20000
