@@ -73,7 +73,7 @@ static u64 sym_or_0(const struct clock_reader *r, const char *name)
 }
 
 /*
- * Which function is sched_clock()? A static call since v5.12 (a0e2bf7cb700), a member of pv_ops
+ * Which function is sched_clock()? A static call since v5.12, a member of pv_ops
  * before; without CONFIG_PARAVIRT it is native_sched_clock() itself.
  */
 static int find_kind(const struct clock_reader *r, struct trace_clock *c)

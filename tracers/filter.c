@@ -58,7 +58,7 @@ static const struct deny {
 	/* both paths: desc.h load_idt(), native_idt_invalidate(), native_gdt_invalidate() */
 	{ "load_[ig]dt", 0, ANY_VERSION, WHY_RESUME },
 	{ "native_load_[ig]dt", 0, ANY_VERSION, WHY_RESUME },
-	/* the write of MSR_GS_BASE itself and those before it; notrace since v4.6 (b2c5ea4f759c) */
+	/* the write of MSR_GS_BASE itself and those before it; notrace in v6.1 asm/msr.h */
 	{ "native_write_msr", 0, ANY_VERSION, WHY_RESUME },
 	{ "native_write_msr_safe", 0, ANY_VERSION, WHY_RESUME },
 	/* machine_kexec_64.c: statics between load_segments() and relocate_kernel() */

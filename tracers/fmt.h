@@ -19,7 +19,7 @@ static inline char *fmt_bytes(char *p, const void *s, size_t n)
 	return p + n;
 }
 
-#define fmt_lit(p, lit) fmt_bytes(p, lit, sizeof(lit) - 1)
+#define FMT_LIT(p, lit) fmt_bytes(p, lit, sizeof(lit) - 1)
 
 static inline char *fmt_pad(char *p, char c, size_t n)
 {

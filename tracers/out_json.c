@@ -59,7 +59,7 @@ static char *add_special(char *p, const u8 *s, size_t left, size_t *used_ret)
 
 	*used_ret = 1;
 	if (e == 'u')
-		return fmt_hex(fmt_lit(p, "\\u"), s[0], 4);
+		return fmt_hex(FMT_LIT(p, "\\u"), s[0], 4);
 	if (e != 'x') {
 		*p++ = '\\';
 		*p++ = e;
@@ -69,7 +69,7 @@ static char *add_special(char *p, const u8 *s, size_t left, size_t *used_ret)
 	if (*used_ret)
 		return fmt_bytes(p, s, *used_ret);
 	*used_ret = 1;
-	return fmt_lit(p, "\xef\xbf\xbd"); /* U+FFFD */
+	return FMT_LIT(p, "\xef\xbf\xbd"); /* U+FFFD */
 }
 
 /* Without quotes; at most JSON_ESCAPED_MAX * @len bytes. */
@@ -115,7 +115,7 @@ static char *add_name(char *p, const char *name)
 
 static char *add_address(char *p, u64 addr)
 {
-	return fmt_hex(fmt_lit(p, "0x"), addr, 16);
+	return fmt_hex(FMT_LIT(p, "0x"), addr, 16);
 }
 
 /* ,"function":...,"module":...,"ip":... */
@@ -124,22 +124,22 @@ static char *add_function(char *p, u64 ip, const struct output_names *names)
 	struct kernel_sym sym;
 	u64 off;
 
-	p = fmt_lit(p, ",\"function\":\"");
+	p = FMT_LIT(p, ",\"function\":\"");
 	if (names->sym(names->arg, ip, &sym, &off)) {
 		p = add_name(p, sym.name);
 	} else {
 		p = add_address(p, ip);
 		sym.module = NULL;
 	}
-	p = fmt_lit(p, "\",\"module\":");
+	p = FMT_LIT(p, "\",\"module\":");
 	if (sym.module) {
 		*p++ = '"';
 		p = add_name(p, sym.module);
 		*p++ = '"';
 	} else {
-		p = fmt_lit(p, "null");
+		p = FMT_LIT(p, "null");
 	}
-	p = fmt_lit(p, ",\"ip\":\"");
+	p = FMT_LIT(p, ",\"ip\":\"");
 	p = add_address(p, ip);
 	*p++ = '"';
 	return p;
@@ -150,12 +150,12 @@ static char *add_parent(char *p, u64 parent, const struct output_names *names)
 	struct kernel_sym sym;
 	u64 off;
 
-	p = fmt_lit(p, ",\"parent\":\"");
+	p = FMT_LIT(p, ",\"parent\":\"");
 	if (names->sym(names->arg, parent, &sym, &off)) {
 		p = add_name(p, sym.name);
-		p = fmt_hex(fmt_lit(p, "+0x"), off, 1);
+		p = fmt_hex(FMT_LIT(p, "+0x"), off, 1);
 		if (sym.module) {
-			p = fmt_lit(p, " [");
+			p = FMT_LIT(p, " [");
 			p = add_name(p, sym.module);
 			*p++ = ']';
 		}
@@ -174,23 +174,23 @@ void out_json_record(struct buf *b, const struct trace_record *r, const struct o
 
 	if (!p)
 		return;
-	p = fmt_u64(fmt_lit(p, "{\"seq\":"), r->seq);
-	p = fmt_u64(fmt_lit(p, ",\"type\":\"function\",\"ts_ns\":"), r->ts_ns);
-	p = fmt_u64(fmt_lit(p, ",\"cpu\":"), r->cpu);
-	p = fmt_u64(fmt_lit(p, ",\"pid\":"), r->pid);
-	p = fmt_lit(p, ",\"tgid\":");
+	p = fmt_u64(FMT_LIT(p, "{\"seq\":"), r->seq);
+	p = fmt_u64(FMT_LIT(p, ",\"type\":\"function\",\"ts_ns\":"), r->ts_ns);
+	p = fmt_u64(FMT_LIT(p, ",\"cpu\":"), r->cpu);
+	p = fmt_u64(FMT_LIT(p, ",\"pid\":"), r->pid);
+	p = FMT_LIT(p, ",\"tgid\":");
 	if (r->tgid || !r->pid)
 		p = fmt_u64(p, r->tgid);
 	else
-		p = fmt_lit(p, "null");
-	p = fmt_lit(p, ",\"comm\":\"");
+		p = FMT_LIT(p, "null");
+	p = FMT_LIT(p, ",\"comm\":\"");
 	p = add_escaped(p, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
 	*p++ = '"';
 	p = add_function(p, r->ip, names);
 	p = add_parent(p, r->parent, names);
-	p = fmt_lit(p, ",\"context\":\"");
+	p = FMT_LIT(p, ",\"context\":\"");
 	out_text_flags(r->ctx, p);
-	p = fmt_lit(p + 5, "\"}\n");
+	p = FMT_LIT(p + 5, "\"}\n");
 	*p = 0;
 	b->len += (size_t)(p - start);
 }

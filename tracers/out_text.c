@@ -99,9 +99,9 @@ static char *add_task(char *p, const struct trace_record *r)
 
 static char *add_cpu(char *p, unsigned int cpu)
 {
-	p = fmt_lit(p, " [");
+	p = FMT_LIT(p, " [");
 	p = fmt_u64_n(p, cpu, MAX(fmt_digits(cpu), (size_t)CPU_WIDTH));
-	return fmt_lit(p, "] ");
+	return FMT_LIT(p, "] ");
 }
 
 static char *add_time(char *p, u64 ts_ns)
@@ -116,7 +116,7 @@ static char *add_time(char *p, u64 ts_ns)
 	p = fmt_u64_n(p, secs, digits);
 	*p++ = '.';
 	p = fmt_u64_n(p, us % 1000000, 6);
-	return fmt_lit(p, ": ");
+	return FMT_LIT(p, ": ");
 }
 
 /* Where a function returns to that a kretprobe hijacked: trace_output.c kretprobed(). */
@@ -133,9 +133,9 @@ static char *add_sym(char *p, u64 addr, const struct output_names *names)
 	u64 off;
 
 	if (!names->sym(names->arg, addr, &sym, &off))
-		return fmt_hex(fmt_lit(p, "0x"), addr, 8);
+		return fmt_hex(FMT_LIT(p, "0x"), addr, 8);
 	if (!off && is_kretprobe_trampoline(sym.name))
-		return fmt_lit(p, "[unknown/kretprobe'd]");
+		return FMT_LIT(p, "[unknown/kretprobe'd]");
 	return add_printable(p, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
 }
 
@@ -150,7 +150,7 @@ void out_text_record(struct buf *b, const struct trace_record *r, const struct o
 	out_text_flags(r->ctx, p);
 	p = add_time(p + 5, r->ts_ns);
 	p = add_sym(p, r->ip, names);
-	p = fmt_lit(p, " <-");
+	p = FMT_LIT(p, " <-");
 	p = add_sym(p, r->parent, names);
 	*p++ = '\n';
 	*p = 0;

@@ -77,7 +77,11 @@ struct rec_writer;
 must_check int rec_writer_create(const struct output_meta *meta, struct rec_writer **ret,
 				 struct err *err);
 void rec_writer_destroy(struct rec_writer *w);
-/* Append to @out what @r needs (names, comm) and the record itself. */
+/*
+ * Append to @out what @r needs (names, comm) and the record itself. @out is whole after every call; a
+ * chunk in it grows for as long as it stays there. So @out is the writer's alone and is emptied as a
+ * whole (buf_reset()): never send a part of it and then add. Batches make small files.
+ */
 void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_record *r,
 		    const struct output_names *names);
 void rec_writer_head(struct rec_writer *w, struct buf *out);

@@ -576,7 +576,7 @@ void rec_reader_close(struct rec_reader *r)
 	if (!r)
 		return;
 	if (r->file)
-		fclose(r->file);
+		(void)fclose(r->file);
 	while (r->arena) {
 		struct arena_block *b = r->arena;
 

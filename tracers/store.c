@@ -184,47 +184,47 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 		memcpy(ret->comm, COMM_UNKNOWN, sizeof(COMM_UNKNOWN));
 }
 
-/* Up to LOCK_BATCH records from *seq on; false: *seq is no longer there. */
-static bool read_batch(struct store *s, u64 *seq, struct trace_record *buf, size_t max,
-		       size_t *n_ret, u64 *oldest_ret)
+/* Up to LOCK_BATCH more records, from *seq on; false: *seq is no longer there. */
+static bool read_batch(struct store *s, u64 *seq, struct store_page *page)
 {
+	size_t n = 0;
 	bool there;
 
-	*n_ret = 0;
 	pthread_mutex_lock(&s->lock);
-	*oldest_ret = oldest_of(s);
+	page->oldest_seq = oldest_of(s);
 	if (!*seq)
-		*seq = *oldest_ret;
-	there = *seq >= *oldest_ret;
+		*seq = page->oldest_seq;
+	there = *seq >= page->oldest_seq;
 	if (there && *seq <= s->newest) {
-		*n_ret = MIN((size_t)MIN(s->newest - *seq + 1, (u64)LOCK_BATCH), max);
-		for (size_t i = 0; i < *n_ret; i++)
-			get_one(s, *seq + i, &buf[i]);
+		n = (size_t)MIN(s->newest - *seq + 1, (u64)LOCK_BATCH);
+		n = MIN(n, page->max - page->n);
+		for (size_t i = 0; i < n; i++)
+			get_one(s, *seq + i, &page->buf[page->n + i]);
 	}
 	pthread_mutex_unlock(&s->lock);
+	page->n += n;
+	*seq += n;
 	return there;
 }
 
-int store_read(struct store *s, u64 after, struct trace_record *buf, size_t max, size_t *n_ret,
-	       u64 *oldest_ret, struct err *err)
+int store_read(struct store *s, u64 after, struct store_page *page, struct err *err)
 {
 	u64 seq = after ? after + 1 : 0;
-	size_t n;
+	size_t before;
 
-	*n_ret = 0;
 	if (after == UINT64_MAX) /* nothing can come after it */
 		seq = after;
+	page->n = 0;
 	do {
-		if (!read_batch(s, &seq, buf + *n_ret, max - *n_ret, &n, oldest_ret)) {
-			if (*n_ret) /* overtaken between two batches: the next read says so */
-				return 0;
-			return err_set(err, -ESTALE, ERR_CURSOR_GONE, 0,
-				       "record %llu was overwritten; the oldest kept is %llu",
-				       (unsigned long long)seq, (unsigned long long)*oldest_ret);
-		}
-		seq += n;
-		*n_ret += n;
-	} while (n == LOCK_BATCH && *n_ret < max);
+		before = page->n;
+		if (read_batch(s, &seq, page))
+			continue;
+		if (page->n) /* overtaken between two batches: the next read says so */
+			return 0;
+		return err_set(err, -ESTALE, ERR_CURSOR_GONE, 0,
+			       "record %llu was overwritten; the oldest kept is %llu",
+			       (unsigned long long)seq, (unsigned long long)page->oldest_seq);
+	} while (page->n - before == LOCK_BATCH && page->n < page->max);
 	return 0;
 }
 

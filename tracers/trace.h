@@ -14,9 +14,7 @@ struct trace;
 
 #define TRACE_COMM_LEN 16
 
-enum trace_type {
-	TRACE_FUNCTION = 1
-};
+enum trace_type { TRACE_FUNCTION = 1 };
 
 /* A decoded record. Times are the guest's trace clock, ns since its boot. */
 struct trace_record {
@@ -32,11 +30,7 @@ struct trace_record {
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
 
-enum trace_state {
-	TRACE_RUNNING,
-	TRACE_STOPPED,
-	TRACE_FAILED
-};
+enum trace_state { TRACE_RUNNING, TRACE_STOPPED, TRACE_FAILED };
 
 struct trace_opts {
 	const char *tracer; /* "function" */

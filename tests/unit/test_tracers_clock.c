@@ -6,12 +6,13 @@
  */
 #include "tracers/clock.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #define MEM_BASE  0xffffffff90000000
 #define MEM_BYTES 0x4000

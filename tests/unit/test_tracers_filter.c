@@ -2,13 +2,14 @@
 /* tracers/glob.c and filter.c. */
 #include "tracers/filter.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
 #include <time.h>
+
+#include <cmocka.h>
 
 static void globs_as_ftrace_has_them(void **state)
 {

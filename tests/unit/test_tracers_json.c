@@ -3,12 +3,13 @@
 #include "guest-agent/agent_abi.h"
 #include "tracers/output.h"
 
-#include <cmocka.h>
 #include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 struct one_name {
 	const char *name, *module;

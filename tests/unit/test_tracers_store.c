@@ -2,7 +2,6 @@
 /* tracers/store.c: order, overwriting, names, and readers beside the one who appends. */
 #include "tracers/store.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -11,6 +10,10 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <cmocka.h>
+
+static __thread struct err last_err;
 
 /* Everything in it follows from i, so that a reader can check a record by itself. */
 static struct trace_record make_record(u64 i, u32 tasks)
@@ -57,45 +60,56 @@ static void append(struct store *s, u64 from, size_t n, u32 tasks)
 	assert_int_equal(r[n - 1].seq, from + n - 1);
 }
 
+/* store_read() with its results one by one */
+static int read_some(struct store *s, u64 after, struct trace_record *buf, size_t max,
+		     size_t *n_ret, u64 *oldest_ret)
+{
+	struct store_page page = { .buf = buf, .max = max };
+	int rc = store_read(s, after, &page, &last_err);
+
+	*n_ret = page.n;
+	*oldest_ret = page.oldest_seq;
+	return rc;
+}
+
 static void reads_in_order_and_says_what_is_gone(void **state)
 {
 	struct trace_record buf[2000];
 	struct store_info info;
 	struct store *s;
-	struct err err;
 	u64 oldest;
 	size_t n;
 
 	(void)state;
 	assert_int_equal(store_create(1000, &s, NULL), 0); /* 1024 */
-	assert_int_equal(store_read(s, 0, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(read_some(s, 0, buf, 10, &n, &oldest), 0);
 	assert_int_equal(n, 0);
 	append(s, 1, 1000, 50);
-	assert_int_equal(store_read(s, 0, buf, 2000, &n, &oldest, &err), 0);
+	assert_int_equal(read_some(s, 0, buf, 2000, &n, &oldest), 0);
 	assert_int_equal(n, 1000);
 	for (size_t i = 0; i < n; i++)
 		check_record(&buf[i], i + 1, 50);
-	assert_int_equal(store_read(s, 1000, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(read_some(s, 1000, buf, 10, &n, &oldest), 0);
 	assert_int_equal(n, 0);
-	assert_int_equal(store_read(s, 123456, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(read_some(s, 123456, buf, 10, &n, &oldest), 0);
 	assert_int_equal(n, 0);
-	assert_int_equal(store_read(s, UINT64_MAX, buf, 10, &n, &oldest, &err), 0);
+	assert_int_equal(read_some(s, UINT64_MAX, buf, 10, &n, &oldest), 0);
 	assert_int_equal(n, 0);
 
 	append(s, 1001, 500, 50); /* 477 .. 1500 are left */
 	store_info(s, &info);
 	assert_int_equal(info.newest_seq, 1500);
 	assert_int_equal(info.oldest_seq, 477);
-	assert_int_equal(store_read(s, 475, buf, 10, &n, &oldest, &err), -ESTALE);
-	assert_int_equal(err.code, ERR_CURSOR_GONE);
-	assert_string_equal(err.msg, "record 476 was overwritten; the oldest kept is 477");
+	assert_int_equal(read_some(s, 475, buf, 10, &n, &oldest), -ESTALE);
+	assert_int_equal(last_err.code, ERR_CURSOR_GONE);
+	assert_string_equal(last_err.msg, "record 476 was overwritten; the oldest kept is 477");
 	assert_int_equal(oldest, 477);
 	assert_int_equal(n, 0);
-	assert_int_equal(store_read(s, 476, buf, 2000, &n, &oldest, &err), 0);
+	assert_int_equal(read_some(s, 476, buf, 2000, &n, &oldest), 0);
 	assert_int_equal(n, 1024);
 	check_record(&buf[0], 477, 50);
 	check_record(&buf[1023], 1500, 50);
-	assert_int_equal(store_read(s, 0, buf, 3, &n, &oldest, &err), 0);
+	assert_int_equal(read_some(s, 0, buf, 3, &n, &oldest), 0);
 	assert_int_equal(n, 3);
 	check_record(&buf[2], 479, 50);
 	store_destroy(s);
@@ -115,7 +129,7 @@ static void names_are_given_up_with_their_records(void **state)
 	for (u64 i = 1; i < 400000; i += 1000)
 		append(s, i, 1000, 100003); /* 100,003 names, 4096 of them at a time */
 	for (u64 after = 400000 - 4096; after < 400000; after += n) {
-		assert_int_equal(store_read(s, after, buf, 256, &n, &oldest, NULL), 0);
+		assert_int_equal(read_some(s, after, buf, 256, &n, &oldest), 0);
 		assert_int_equal(n, 256);
 		for (size_t i = 0; i < n; i++)
 			check_record(&buf[i], after + 1 + i, 100003);
@@ -141,11 +155,11 @@ static void too_many_names_are_counted(void **state)
 	}
 	store_info(s, &info);
 	assert_int_equal(info.commless, 20000 - 16383);
-	assert_int_equal(store_read(s, 19999, &got, 1, &n, &oldest, NULL), 0);
+	assert_int_equal(read_some(s, 19999, &got, 1, &n, &oldest), 0);
 	assert_int_equal(n, 1);
 	assert_string_equal(got.comm, "<...>");
 	assert_int_equal(got.pid, 20000);
-	assert_int_equal(store_read(s, 99, &got, 1, &n, &oldest, NULL), 0);
+	assert_int_equal(read_some(s, 99, &got, 1, &n, &oldest), 0);
 	check_record(&got, 100, 1000000);
 	store_destroy(s);
 }
@@ -190,7 +204,7 @@ static void *reader(void *arg)
 
 	do {
 		last = atomic_load(res->done);
-		if (store_read(res->s, after, buf, 700, &n, &oldest, NULL) == -ESTALE) {
+		if (read_some(res->s, after, buf, 700, &n, &oldest) == -ESTALE) {
 			res->missed += oldest - 1 - after;
 			after = oldest - 1;
 			last = false;

@@ -3,13 +3,14 @@
 #include "guest-agent/agent_abi.h"
 #include "tracers/output.h"
 
-#include <cmocka.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 /* Two names, told apart by the address. */
 struct two_names {
