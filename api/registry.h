@@ -20,6 +20,7 @@
 
 #include <jansson.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct hub;
 struct registry;
@@ -53,6 +54,7 @@ struct trace_entry {
 	pthread_mutex_t op;
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
+	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };
 
 /* Sums over everything there ever was; for /metrics. */
@@ -128,7 +130,8 @@ must_check int registry_trace_get(struct registry *reg, const char *id, struct t
 				  struct err *err);
 void registry_trace_put(struct trace_entry *t);
 
-/** registry_trace_unref - give back a reference without a user */
+/* A reference without a user. */
+void registry_trace_ref(struct trace_entry *t); /* context: has one already */
 void registry_trace_unref(struct trace_entry *t);
 
 /** registry_traces - all traces, of @guest only unless NULL; as registry_guests() */

@@ -280,6 +280,13 @@ void registry_trace_put(struct trace_entry *t)
 	pthread_mutex_unlock(&reg->lock);
 }
 
+void registry_trace_ref(struct trace_entry *t)
+{
+	pthread_mutex_lock(&t->reg->lock);
+	t->refs++;
+	pthread_mutex_unlock(&t->reg->lock);
+}
+
 void registry_trace_unref(struct trace_entry *t)
 {
 	struct registry *reg = t->reg;

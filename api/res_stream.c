@@ -5,6 +5,30 @@
 #include "api/server.h"
 #include "api/stream.h"
 
+#include <errno.h>
+#include <string.h>
+
+static int take_on_close(struct request *rq, enum stream_on_close *ret)
+{
+	static const char *const words[] = {
+		[STREAM_CLOSE_KEEP] = "keep",
+		[STREAM_CLOSE_STOP] = "stop",
+		[STREAM_CLOSE_DELETE] = "delete",
+	};
+	const char *text = request_query(rq, "on_close");
+
+	for (size_t i = 0; text && i < ARRAY_SIZE(words); i++) {
+		if (strcmp(text, words[i]) == 0) {
+			*ret = (enum stream_on_close)i;
+			return 0;
+		}
+	}
+	if (!text)
+		return 0;
+	request_refuse(rq, "on_close", "must be keep, stop or delete");
+	return -EINVAL;
+}
+
 void res_traces_stream(struct request *rq)
 {
 	struct stream_opts opts = { 0 };
@@ -14,7 +38,7 @@ void res_traces_stream(struct request *rq)
 	int r;
 
 	if (request_query_u64(rq, "after", 0, INT64_MAX, &opts.after) < 0 ||
-	    request_query_bool(rq, "stop_on_close", &opts.stop_on_close) < 0)
+	    take_on_close(rq, &opts.on_close) < 0)
 		return;
 	if (!stream_choose(rq->accept, &opts.format)) {
 		problem_from_code(&p, PROBLEM_ACCEPT, "a stream comes as %s, %s or %s",

@@ -57,11 +57,12 @@ json_t *trace_doc(struct trace_entry *t)
 	if (!doc)
 		return NULL;
 	json_object_update_new(
-		doc, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "functions",
+		doc, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "functions",
 			       (json_int_t)i.n_functions, "skipped", (json_int_t)i.n_skipped,
 			       "records", (json_int_t)i.n_records, "oldest_seq",
 			       (json_int_t)i.oldest_seq, "lost", (json_int_t)i.n_lost, "lost_ring",
-			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn));
+			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn,
+			       "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
 	json_object_update_new(
 		doc, json_pack("{s:o, s:o, s:o, s:o}", "started", json_time(i.started_ns),
 			       "stopped", json_time(i.stopped_ns), "restore",

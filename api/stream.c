@@ -26,7 +26,7 @@ struct stream {
 	struct server *srv;
 	struct trace_entry *trace; /* a reference */
 	enum stream_format format;
-	bool stop_on_close;
+	enum stream_on_close on_close;
 	bool ended; /* nothing comes after what is in @out */
 	u64 after; /* the last sequence number that was sent or reported lost */
 	u64 lost_seen; /* of the trace's own losses, how many were reported */
@@ -128,6 +128,7 @@ static void put_gap(struct stream *s, u64 next_seq)
 	if (next_seq <= s->after + 1)
 		return;
 	s->lost_here += next_seq - s->after - 1;
+	atomic_fetch_add(&s->trace->lost_readers, next_seq - s->after - 1);
 	put_lost(s, next_seq - s->after - 1);
 	s->after = next_seq - 1;
 }
@@ -257,7 +258,20 @@ static void stop_trace(void *arg)
 			log_info("trace %s: stopped, since its client left", t->id);
 		registry_trace_unuse(t);
 	}
-	registry_stream_end(t);
+	registry_trace_unref(t);
+}
+
+static void delete_trace(void *arg)
+{
+	struct trace_entry *t = arg, *last;
+	struct err err = { 0 };
+
+	/* -ENOENT: somebody else was faster */
+	if (registry_trace_delete(t->reg, t->id, false, &last, &err) == 0)
+		registry_trace_unref(last);
+	else if (err.code != ERR_NOT_FOUND)
+		log_error("trace %s: %s (%s)", t->id, err.msg, err_code_name(err.code));
+	registry_trace_unref(t);
 }
 
 static void stream_free(struct stream *s)
@@ -272,10 +286,15 @@ static void on_response_freed(void *cls)
 	struct stream *s = cls;
 
 	hub_remove(server_hub(s->srv), &s->client);
-	/* the reference goes to the job, which may wait and so must not run here */
-	if (!s->stop_on_close || s->ended ||
-	    work_submit(server_work(s->srv), stop_trace, s->trace) < 0)
-		registry_stream_end(s->trace);
+	if (s->on_close != STREAM_CLOSE_KEEP && !s->ended) {
+		/* may wait, so not here; the job has a reference of its own */
+		registry_trace_ref(s->trace);
+		if (work_submit(server_work(s->srv),
+				s->on_close == STREAM_CLOSE_STOP ? stop_trace : delete_trace,
+				s->trace) < 0)
+			registry_trace_unref(s->trace);
+	}
+	registry_stream_end(s->trace);
 	stream_free(s);
 }
 
@@ -338,7 +357,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->trace = t;
 	s->format = opts->format;
 	s->after = opts->after;
-	s->stop_on_close = opts->stop_on_close;
+	s->on_close = opts->on_close;
 	fill_client(&s->client, conn, s);
 	fill_meta(&s->meta, t);
 	trace_get_info(t->trace, &info);

@@ -23,10 +23,17 @@ enum stream_format {
 	STREAM_FORMAT_MAX
 };
 
+/* What becomes of the trace when the client leaves before the stream's end. */
+enum stream_on_close {
+	STREAM_CLOSE_KEEP,
+	STREAM_CLOSE_STOP,
+	STREAM_CLOSE_DELETE
+};
+
 struct stream_opts {
 	enum stream_format format;
 	u64 after; /* sequence number; 0 for the oldest kept */
-	bool stop_on_close; /* the client's end ends the trace */
+	enum stream_on_close on_close;
 };
 
 /** stream_names - what an output needs to name addresses of a trace */

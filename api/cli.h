@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command `hvftrace`: what its verbs share. It speaks to the daemon only, and to no guest.
+ * stdout is for data, stderr for messages; a failure is one line.
+ */
+#ifndef API_CLI_H
+#define API_CLI_H
+
+#include "base/types.h"
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+
+#define CLI_DEFAULT_SOCKET "/run/hvftrace/hvftraced.sock"
+
+/* Exit statuses. */
+enum cli_status {
+	CLI_OK = 0,
+	CLI_FAILED = 1,
+	CLI_USAGE = 2
+};
+
+struct cli {
+	const char *socket; /* path of the daemon's unix socket; NULL with @url */
+	const char *url; /* "http://127.0.0.1:PORT" */
+	bool json;
+	bool quiet; /* say nothing about a daemon that does not answer */
+	void *curl; /* CURL *, for one request after the other */
+};
+
+struct cli_verb {
+	const char *name;
+	const char *args; /* as in the usage line */
+	const char *summary;
+	const char *help; /* options and examples; "" for none */
+	int (*run)(struct cli *c, int argc, char **argv); /* argv[0] is the verb */
+};
+
+/* cli_main.c: the verbs' own table, for `help` and usage messages. */
+const struct cli_verb *cli_verb_find(const char *name);
+
+/** cli_common_option - -s, --json and --help of every verb; -1 when @opt is none of them */
+int cli_common_option(struct cli *c, const char *verb, int opt, const char *arg);
+#define CLI_COMMON_SHORT "s:h"
+#define CLI_COMMON_LONG                                       \
+	{ "socket", 1, NULL, 's' }, { "json", 0, NULL, 'J' }, \
+	{                                                     \
+		"help", 0, NULL, 'h'                          \
+	}
+#define CLI_HELP_SHOWN 256 /* from cli_common_option(): stop, exit status 0 */
+
+/** cli_no_options - for verbs without options of their own; *ret is the exit status on false */
+bool cli_no_options(struct cli *c, int argc, char **argv, int *ret);
+
+/* cli_text.c */
+/** cli_fail - one line on stderr, "hvftrace: ..."; Return: CLI_FAILED */
+int cli_fail(const char *fmt, ...) printf_like(1, 2);
+/** cli_usage - what is wrong, and how @verb is used; Return: CLI_USAGE */
+int cli_usage(const char *verb, const char *fmt, ...) printf_like(2, 3);
+/** cli_text - print @s, which a guest may have chosen: control characters become '?' */
+void cli_text(FILE *f, const char *s);
+/** cli_closest - the one of @words that was probably meant; NULL when none is near */
+const char *cli_closest(const char *word, const char *const *words, size_t n);
+/** cli_duration - "5", "5s", "500ms", "2m", "1h"; false when it is none of that */
+bool cli_duration(const char *text, u64 *ns_ret);
+/** cli_size - "512M", "2G", "524288K", bytes without a letter */
+bool cli_size(const char *text, u64 *bytes_ret);
+/** cli_flush - write out stdout; a failure (a full disk) is reported. Return: exit status. */
+int cli_flush(int status);
+
+/* A table on stdout: columns as wide as they need to be. */
+struct cli_table {
+	char ***rows;
+	size_t n_rows, n_cols;
+};
+void cli_table_add(struct cli_table *t, size_t n_cols, const char *const *cells);
+void cli_table_print(struct cli_table *t); /* and free */
+
+/* cli_http.c */
+struct cli_reply {
+	long status;
+	json_t *doc; /* NULL when the answer is no JSON */
+};
+/**
+ * cli_call - one request
+ * @body: NULL for none; its reference is taken
+ *
+ * Return: 0, whatever the status; CLI_FAILED, reported, when there is no answer.
+ */
+int cli_call(struct cli *c, const char *method, const char *path, json_t *body,
+	     struct cli_reply *ret);
+void cli_reply_deinit(struct cli_reply *r);
+/** cli_refused - report a problem document; Return: CLI_FAILED */
+int cli_refused(const struct cli_reply *r);
+const char *cli_reply_code(const struct cli_reply *r); /* of a problem; "" for none */
+/** cli_request - cli_call(), where anything but 2xx is reported as a failure */
+int cli_request(struct cli *c, const char *method, const char *path, json_t *body,
+		json_t **doc_ret);
+/** cli_escape - @s as part of a path or a query; to be freed */
+char *cli_escape(const char *s);
+/** cli_guest_path - "/v1/guests/G@rest"; to be freed */
+char *cli_guest_path(const char *guest, const char *rest);
+
+struct cli_follow {
+	const char *trace; /* id */
+	const char *accept;
+	int out_fd;
+	u64 duration_ns; /* 0: until SIGINT, SIGTERM or its own end */
+	bool out_closed; /* result: the reader of our output left */
+};
+/** cli_follow_signals - those that end a trace; to be blocked before it starts */
+void cli_follow_signals(sigset_t *ret);
+/** cli_follow - copy a trace's stream until it ends; stops the trace on signals and when time is up */
+int cli_follow(struct cli *c, struct cli_follow *f);
+
+/* The verbs. */
+int cli_ls(struct cli *c, int argc, char **argv);
+int cli_attach(struct cli *c, int argc, char **argv);
+int cli_info(struct cli *c, int argc, char **argv);
+int cli_functions(struct cli *c, int argc, char **argv);
+int cli_modules(struct cli *c, int argc, char **argv);
+int cli_detach(struct cli *c, int argc, char **argv);
+int cli_trace(struct cli *c, int argc, char **argv);
+int cli_record(struct cli *c, int argc, char **argv);
+int cli_report(struct cli *c, int argc, char **argv);
+int cli_run(struct cli *c, int argc, char **argv);
+
+#endif

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Following a trace: its stream goes to a file or the terminal until it ends, a signal comes or time is
+ * up; then the trace is stopped, and what it still had is read to the end.
+ */
+#include "api/cli.h"
+#include "api/cli_http.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+
+/* Two transfers at once: the stream, and in the end the request that stops the trace. */
+struct follow {
+	struct cli *c;
+	struct cli_follow *f;
+	CURLM *multi;
+	CURL *stream, *stop;
+	struct curl_slist *headers;
+	struct buf refusal; /* what came instead of a stream */
+	struct buf stopped; /* the answer to stopping */
+	int write_errno;
+	bool stopping;
+};
+
+static bool write_all(int fd, const char *data, size_t len)
+{
+	ssize_t n;
+
+	while (len) {
+		n = write(fd, data, len);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return false;
+		data += n;
+		len -= (size_t)n;
+	}
+	return true;
+}
+
+static size_t pass_on(char *data, size_t size, size_t n, void *arg)
+{
+	struct follow *w = arg;
+	long status = 0;
+
+	curl_easy_getinfo(w->stream, CURLINFO_RESPONSE_CODE, &status);
+	if (status != 200)
+		return cli_http_collect(data, size, n, &w->refusal);
+	if (write_all(w->f->out_fd, data, size * n))
+		return size * n;
+	w->write_errno = errno;
+	return 0; /* ends the transfer, and with it (on_close) the trace */
+}
+
+static int start_stop(struct follow *w)
+{
+	char path[64];
+
+	if (w->stopping)
+		return CLI_OK;
+	w->stopping = true;
+	snprintf(path, sizeof(path), "/v1/traces/%s/stop", w->f->trace);
+	w->stop = cli_http_prepare(w->c, curl_easy_init(), "POST", path);
+	if (!w->stop)
+		return cli_fail("out of memory");
+	curl_easy_setopt(w->stop, CURLOPT_POSTFIELDS, "");
+	curl_easy_setopt(w->stop, CURLOPT_WRITEFUNCTION, cli_http_collect);
+	curl_easy_setopt(w->stop, CURLOPT_WRITEDATA, &w->stopped);
+	curl_multi_add_handle(w->multi, w->stop);
+	return CLI_OK;
+}
+
+static int start_stream(struct follow *w)
+{
+	char path[64], accept[96];
+
+	snprintf(path, sizeof(path), "/v1/traces/%s/stream?on_close=delete", w->f->trace);
+	snprintf(accept, sizeof(accept), "Accept: %s", w->f->accept);
+	w->multi = curl_multi_init();
+	w->headers = curl_slist_append(NULL, accept);
+	w->stream = cli_http_prepare(w->c, curl_easy_init(), "GET", path);
+	if (!w->multi || !w->headers || !w->stream)
+		return cli_fail("out of memory");
+	curl_easy_setopt(w->stream, CURLOPT_HTTPHEADER, w->headers);
+	curl_easy_setopt(w->stream, CURLOPT_WRITEFUNCTION, pass_on);
+	curl_easy_setopt(w->stream, CURLOPT_WRITEDATA, w);
+	curl_multi_add_handle(w->multi, w->stream);
+	return CLI_OK;
+}
+
+static int refused(long http_status, const struct buf *body)
+{
+	struct cli_reply reply = { .status = http_status };
+	int status;
+
+	if (body->len)
+		reply.doc = json_loadb(body->data, body->len, 0, NULL);
+	status = cli_refused(&reply);
+	cli_reply_deinit(&reply);
+	return status;
+}
+
+/* How the stream's transfer ended. */
+static int judge(struct follow *w, CURLcode r)
+{
+	long http_status = 0;
+
+	curl_easy_getinfo(w->stream, CURLINFO_RESPONSE_CODE, &http_status);
+	if (w->write_errno == EPIPE) {
+		w->f->out_closed = true;
+		return CLI_OK;
+	}
+	if (w->write_errno)
+		return cli_fail("cannot write the output: %s", strerrordesc_np(w->write_errno));
+	if (r != CURLE_OK)
+		return cli_http_no_answer(w->c, w->stream, r);
+	return http_status == 200 ? CLI_OK : refused(http_status, &w->refusal);
+}
+
+/* How the request to stop ended. When it failed the stream would go on for ever. */
+static int judge_stop(struct follow *w, CURLcode r)
+{
+	long http_status = 0;
+
+	curl_easy_getinfo(w->stop, CURLINFO_RESPONSE_CODE, &http_status);
+	if (r != CURLE_OK)
+		return cli_http_no_answer(w->c, w->stop, r);
+	return http_status == 200 ? CLI_OK : refused(http_status, &w->stopped);
+}
+
+/* Is it all over? *status_ret says how. */
+static bool is_over(struct follow *w, int *status_ret)
+{
+	CURLMsg *m;
+	int left;
+
+	while ((m = curl_multi_info_read(w->multi, &left))) {
+		if (m->msg != CURLMSG_DONE)
+			continue;
+		if (m->easy_handle == w->stream) {
+			*status_ret = judge(w, m->data.result);
+			return true;
+		}
+		*status_ret = judge_stop(w, m->data.result);
+		if (*status_ret != CLI_OK)
+			return true;
+	}
+	return false;
+}
+
+static int transfer(struct follow *w, int signal_fd, int timer_fd)
+{
+	struct curl_waitfd extra[] = { { signal_fd, CURL_WAIT_POLLIN, 0 },
+				       { timer_fd, CURL_WAIT_POLLIN, 0 } };
+	struct signalfd_siginfo info;
+	int running, status = CLI_OK;
+	u64 ticks;
+
+	for (;;) {
+		if (curl_multi_perform(w->multi, &running) != CURLM_OK)
+			return cli_fail("the stream broke (daemon.protocol)");
+		if (is_over(w, &status))
+			return status;
+		extra[0].revents = extra[1].revents = 0;
+		curl_multi_poll(w->multi, extra, ARRAY_SIZE(extra), 1000, NULL);
+		if (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+			if (w->stopping) /* asked a second time: do not wait; the daemon stops it */
+				return cli_fail("not waited for the end");
+			status = start_stop(w);
+		} else if (read(timer_fd, &ticks, sizeof(ticks)) == (ssize_t)sizeof(ticks)) {
+			status = start_stop(w);
+		}
+		if (status != CLI_OK)
+			return status;
+	}
+}
+
+static int make_timer(u64 ns)
+{
+	struct itimerspec when = {
+		.it_value = { (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) },
+	};
+	int fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+
+	if (fd >= 0 && ns)
+		timerfd_settime(fd, 0, &when, NULL);
+	return fd;
+}
+
+void cli_follow_signals(sigset_t *ret)
+{
+	sigemptyset(ret);
+	sigaddset(ret, SIGINT);
+	sigaddset(ret, SIGTERM);
+	sigaddset(ret, SIGHUP);
+}
+
+int cli_follow(struct cli *c, struct cli_follow *f)
+{
+	_cleanup_close_ int signal_fd = -1, timer_fd = -1;
+	struct follow w = { .c = c, .f = f };
+	sigset_t set;
+	int status;
+
+	/* the caller has blocked them: one that came while the trace started is seen here */
+	cli_follow_signals(&set);
+	signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
+	timer_fd = make_timer(f->duration_ns);
+	if (signal_fd < 0 || timer_fd < 0)
+		status = cli_fail("signalfd, timerfd: %s", strerrordesc_np(errno));
+	else
+		status = start_stream(&w);
+	if (status == CLI_OK)
+		status = transfer(&w, signal_fd, timer_fd);
+	if (w.multi && w.stop)
+		curl_multi_remove_handle(w.multi, w.stop);
+	if (w.multi && w.stream)
+		curl_multi_remove_handle(w.multi, w.stream);
+	curl_easy_cleanup(w.stop);
+	curl_easy_cleanup(w.stream);
+	if (w.multi)
+		curl_multi_cleanup(w.multi);
+	curl_slist_free_all(w.headers);
+	buf_deinit(&w.refusal);
+	buf_deinit(&w.stopped);
+	return status;
+}

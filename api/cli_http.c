@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The command's side of HTTP, on libcurl. See cli.h. */
+#include "api/cli_http.h"
+#include "api/cli.h"
+
+#include "base/buf.h"
+#include "base/cleanup.h"
+
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CONNECT_TIMEOUT_SEC 10L
+
+size_t cli_http_collect(char *data, size_t size, size_t n, void *arg)
+{
+	buf_add(arg, data, size * n);
+	return buf_failed(arg) ? 0 : size * n;
+}
+
+CURL *cli_http_prepare(const struct cli *c, CURL *h, const char *method, const char *path)
+{
+	_cleanup_buf_ struct buf url = { 0 };
+
+	if (!h)
+		return NULL;
+	curl_easy_reset(h);
+	buf_addf(&url, "%s%s", c->url ? c->url : "http://localhost", path);
+	if (buf_failed(&url))
+		return NULL;
+	curl_easy_setopt(h, CURLOPT_URL, url.data);
+	if (c->socket)
+		curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, c->socket);
+	curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, method);
+	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_SEC);
+	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
+	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(h, CURLOPT_USERAGENT, "hvftrace/" HVF_VERSION);
+	return h;
+}
+
+int cli_http_no_answer(const struct cli *c, CURL *h, CURLcode why)
+{
+	long os = 0;
+
+	if (c->quiet)
+		return CLI_FAILED;
+	curl_easy_getinfo(h, CURLINFO_OS_ERRNO, &os);
+	if (why == CURLE_COULDNT_CONNECT && c->socket && (os == EACCES || os == EPERM))
+		return cli_fail("%s: permission denied (daemon.permission): use sudo, or let your "
+				"group use the socket",
+				c->socket);
+	if (why == CURLE_COULDNT_CONNECT)
+		return cli_fail(
+			"no daemon answers at %s (daemon.unreachable): start it as root: "
+			"hvftraced%s%s",
+			c->socket ? c->socket : c->url,
+			c->socket && strcmp(c->socket, CLI_DEFAULT_SOCKET) != 0 ? " --listen unix:"
+										: "",
+			c->socket && strcmp(c->socket, CLI_DEFAULT_SOCKET) != 0 ? c->socket : "");
+	return cli_fail("the daemon at %s: %s (daemon.protocol)", c->socket ? c->socket : c->url,
+			curl_easy_strerror(why));
+}
+
+static int send_body(CURL *h, json_t *body, char **text_ret, struct curl_slist **headers_ret)
+{
+	*text_ret = json_dumps(body, JSON_COMPACT);
+	json_decref(body);
+	*headers_ret = curl_slist_append(NULL, "Content-Type: application/json");
+	if (!*text_ret || !*headers_ret)
+		return cli_fail("out of memory");
+	curl_easy_setopt(h, CURLOPT_POSTFIELDS, *text_ret);
+	curl_easy_setopt(h, CURLOPT_HTTPHEADER, *headers_ret);
+	return CLI_OK;
+}
+
+int cli_call(struct cli *c, const char *method, const char *path, json_t *body,
+	     struct cli_reply *ret)
+{
+	_cleanup_buf_ struct buf answer = { 0 };
+	struct curl_slist *headers = NULL;
+	char *text = NULL;
+	int status = CLI_OK;
+	CURLcode r;
+	CURL *h;
+
+	*ret = (struct cli_reply){ 0 };
+	if (!c->curl)
+		c->curl = curl_easy_init();
+	h = cli_http_prepare(c, c->curl, method, path);
+	if (!h) {
+		json_decref(body);
+		return cli_fail("out of memory");
+	}
+	if (body)
+		status = send_body(h, body, &text, &headers);
+	else if (strcmp(method, "POST") == 0)
+		curl_easy_setopt(h, CURLOPT_POSTFIELDS, "");
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, cli_http_collect);
+	curl_easy_setopt(h, CURLOPT_WRITEDATA, &answer);
+	if (status == CLI_OK) {
+		r = curl_easy_perform(h);
+		if (r != CURLE_OK)
+			status = cli_http_no_answer(c, h, r);
+	}
+	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &ret->status);
+	curl_slist_free_all(headers);
+	free(text);
+	if (status == CLI_OK && answer.len)
+		ret->doc = json_loadb(answer.data, answer.len, 0, NULL);
+	return status;
+}
+
+void cli_reply_deinit(struct cli_reply *r)
+{
+	json_decref(r->doc);
+	*r = (struct cli_reply){ 0 };
+}
+
+const char *cli_reply_code(const struct cli_reply *r)
+{
+	const char *code = json_string_value(json_object_get(r->doc, "code"));
+
+	return code ? code : "";
+}
+
+int cli_refused(const struct cli_reply *r)
+{
+	const char *detail = json_string_value(json_object_get(r->doc, "detail"));
+	const char *hint = json_string_value(json_object_get(r->doc, "hint"));
+	json_t *first = json_array_get(json_object_get(r->doc, "errors"), 0);
+	const char *where = json_string_value(json_object_get(first, "pointer"));
+	const char *what = json_string_value(json_object_get(first, "detail"));
+
+	if (!detail)
+		return cli_fail("the daemon answered with status %ld and no reason", r->status);
+	return cli_fail("%s%s%s%s%s (%s): %s", detail, where ? ": " : "", where ? where : "",
+			where ? " " : "", where && what ? what : "", cli_reply_code(r),
+			hint ? hint : "");
+}
+
+int cli_request(struct cli *c, const char *method, const char *path, json_t *body, json_t **doc_ret)
+{
+	struct cli_reply r;
+	int status;
+
+	*doc_ret = NULL;
+	status = cli_call(c, method, path, body, &r);
+	if (status == CLI_OK && (r.status < 200 || r.status > 299))
+		status = cli_refused(&r);
+	else if (status == CLI_OK && !r.doc)
+		status = cli_fail("the daemon's answer to %s %s is no JSON (daemon.protocol)",
+				  method, path);
+	if (status == CLI_OK) {
+		*doc_ret = r.doc;
+		return CLI_OK;
+	}
+	cli_reply_deinit(&r);
+	return status;
+}
+
+char *cli_escape(const char *s)
+{
+	char *text = curl_easy_escape(NULL, s, 0), *copy = text ? strdup(text) : NULL;
+
+	curl_free(text);
+	return copy;
+}
+
+char *cli_guest_path(const char *guest, const char *rest)
+{
+	_cleanup_free_ char *g = cli_escape(guest);
+	char *path;
+
+	if (!g || asprintf(&path, "/v1/guests/%s%s", g, rest) < 0)
+		return NULL;
+	return path;
+}

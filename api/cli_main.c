@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+/* hvftrace: the verbs, global options, help. To add a verb: a line here and a function in a cli_ file. */
+#include "api/cli.h"
+
+#include <curl/curl.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int cli_help(struct cli *c, int argc, char **argv);
+
+#define TRACE_OPTIONS                                                                           \
+	"  -p function     the tracer (default)\n"                                              \
+	"  -l GLOB         trace only functions that match; may be repeated; :mod:NAME for a\n" \
+	"                  module's\n"                                                          \
+	"  -n GLOB         but not these; may be repeated\n"                                    \
+	"  -P PID          only this task of the guest, by its own pid; may be repeated\n"      \
+	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
+
+/* clang-format off: a table */
+static const struct cli_verb verbs[] = {
+	{ "ls", "", "what can be traced on this host",
+	  "Guests that are attached, and other QEMU processes with whether they can be.\n",
+	  cli_ls },
+	{ "run", "--kernel K [OPTION]...", "start a guest with QEMU, and attach it",
+	  "  --kernel FILE   bzImage of the guest\n"
+	  "  --initrd FILE   --append TEXT   (console=ttyS0 is added unless there is a console=)\n"
+	  "  --cpus N        default 1       --memory SIZE   default 512M\n"
+	  "  --disk FILE     raw or qcow2, may be repeated\n"
+	  "  --accel WHAT    auto (KVM if it runs kernel code at speed, else TCG), kvm or tcg\n"
+	  "  --name G        how to call it\n"
+	  "  --timeout T     how long the kernel may take to come up; default 120s\n",
+	  cli_run },
+	{ "attach", "TARGET [--name G]", "attach a running guest",
+	  "  TARGET          qemu:QMP-SOCKET or pid:VMM-PID\n"
+	  "  --name G        how to call it; otherwise a name is derived from TARGET\n"
+	  "\n  hvftrace attach qemu:/run/vm/web1.qmp --name web1\n",
+	  cli_attach },
+	{ "info", "G", "what is known about a guest", "", cli_info },
+	{ "functions", "G [GLOB]...", "functions that can be traced",
+	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*'\n", cli_functions },
+	{ "modules", "G", "modules loaded in a guest", "", cli_modules },
+	{ "trace", "G [-p function] [-l GLOB]... [-n GLOB]... [-P PID]... [OPTION]...",
+	  "show function calls as they happen",
+	  TRACE_OPTIONS "  --format WHAT   text (ftrace's layout, default) or json (a line each)\n"
+			"\n  hvftrace trace web1 -l 'vfs_*' --duration 5s\n",
+	  cli_trace },
+	{ "record", "G [-p function] [-l GLOB]... [-n GLOB]... [-P PID]... [--duration T] -o FILE",
+	  "record function calls into a file",
+	  TRACE_OPTIONS "  -o FILE         where to\n"
+			"\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n",
+	  cli_record },
+	{ "report", "FILE [--format text|json]", "show a recording; needs no daemon", "",
+	  cli_report },
+	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
+	  "  --force         also while somebody traces it\n", cli_detach },
+	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },
+};
+/* clang-format on */
+
+const struct cli_verb *cli_verb_find(const char *name)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		if (strcmp(verbs[i].name, name) == 0)
+			return &verbs[i];
+	}
+	return NULL;
+}
+
+static void verb_help(const struct cli_verb *v)
+{
+	printf("usage: hvftrace %s%s%s\n\n%s\n", v->name, *v->args ? " " : "", v->args, v->summary);
+	if (*v->help)
+		printf("\n%s", v->help);
+}
+
+static void print_help(void)
+{
+	puts("usage: hvftrace [-s SOCKET|URL] [--json] COMMAND\n"
+	     "\n"
+	     "Traces Linux guests from the host, by way of the daemon hvftraced. Nothing is installed in a\n"
+	     "guest, and nothing is left behind.\n");
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		printf("  %-11s %s\n", verbs[i].name, verbs[i].summary);
+	puts("\n"
+	     "  -s SOCKET|URL  where the daemon is; default $HVFTRACE_SOCKET or\n"
+	     "                 " CLI_DEFAULT_SOCKET "\n"
+	     "  --json         the API's own documents instead of text\n"
+	     "  --version\n"
+	     "\n"
+	     "Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage.");
+}
+
+static int unknown_verb(const char *word)
+{
+	const char *words[ARRAY_SIZE(verbs)], *near;
+
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		words[i] = verbs[i].name;
+	near = cli_closest(word, words, ARRAY_SIZE(verbs));
+	if (near)
+		return cli_usage(NULL, "there is no command \"%s\"; did you mean \"%s\"?", word,
+				 near);
+	return cli_usage(NULL, "there is no command \"%s\"", word);
+}
+
+static int cli_help(struct cli *c, int argc, char **argv)
+{
+	const struct cli_verb *v;
+
+	(void)c;
+	if (argc < 2) {
+		print_help();
+		return cli_flush(CLI_OK);
+	}
+	v = cli_verb_find(argv[1]);
+	if (!v)
+		return unknown_verb(argv[1]);
+	verb_help(v);
+	return cli_flush(CLI_OK);
+}
+
+static void set_place(struct cli *c, const char *place)
+{
+	bool is_url = strncmp(place, "http://", 7) == 0 || strncmp(place, "https://", 8) == 0;
+
+	c->url = is_url ? place : NULL;
+	c->socket = is_url ? NULL : place + (strncmp(place, "unix:", 5) == 0 ? 5 : 0);
+}
+
+int cli_common_option(struct cli *c, const char *verb, int opt, const char *arg)
+{
+	const struct cli_verb *v = cli_verb_find(verb);
+
+	switch (opt) {
+	case 's':
+		set_place(c, arg);
+		return -1;
+	case 'J':
+		c->json = true;
+		return -1;
+	case 'h':
+		if (v)
+			verb_help(v);
+		return CLI_HELP_SHOWN;
+	default: /* getopt has said what is wrong */
+		if (v)
+			fprintf(stderr, "usage: hvftrace %s%s%s\n", v->name, *v->args ? " " : "",
+				v->args);
+		return CLI_USAGE;
+	}
+}
+
+bool cli_no_options(struct cli *c, int argc, char **argv, int *ret)
+{
+	static const struct option longs[] = { CLI_COMMON_LONG, { NULL, 0, NULL, 0 } };
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, CLI_COMMON_SHORT, longs, NULL)) != -1) {
+		*ret = cli_common_option(c, argv[0], opt, optarg);
+		if (*ret == CLI_HELP_SHOWN)
+			*ret = CLI_OK;
+		else if (*ret == -1)
+			continue;
+		return false;
+	}
+	return true;
+}
+
+/* Options before the verb. Return: -1 to go on, or the exit status. */
+static int global_options(struct cli *c, int argc, char **argv)
+{
+	static const struct option longs[] = { CLI_COMMON_LONG,
+					       { "version", no_argument, NULL, 'V' },
+					       { NULL, 0, NULL, 0 } };
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "+" CLI_COMMON_SHORT, longs, NULL)) != -1) {
+		switch (opt) {
+		case 'V':
+			puts("hvftrace " HVF_VERSION);
+			return cli_flush(CLI_OK);
+		case 'h':
+			print_help();
+			return cli_flush(CLI_OK);
+		default:
+			if (cli_common_option(c, "", opt, optarg) != -1)
+				return cli_usage(NULL, "that is no global option");
+		}
+	}
+	return -1;
+}
+
+int main(int argc, char **argv)
+{
+	struct cli c = { 0 };
+	const struct cli_verb *v;
+	const char *place = getenv("HVFTRACE_SOCKET");
+	int status;
+
+	set_place(&c, place && *place ? place : CLI_DEFAULT_SOCKET);
+	status = global_options(&c, argc, argv);
+	if (status != -1)
+		return status;
+	argc -= optind;
+	argv += optind;
+	if (!argc)
+		return cli_usage(NULL, "which command?");
+	v = cli_verb_find(argv[0]);
+	if (!v)
+		return unknown_verb(argv[0]);
+	optind = 0; /* begin anew, with the verb's own options (getopt(3)) */
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
+		return cli_fail("libcurl does not start");
+	status = v->run(&c, argc, argv);
+	curl_easy_cleanup(c.curl);
+	curl_global_cleanup();
+	return status;
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The verb report: a recording as text or JSON, without a daemon. */
+#include "api/cli.h"
+
+#include "base/err.h"
+#include "tracers/output.h"
+
+#include <getopt.h>
+#include <string.h>
+
+#define FLUSH_BYTES (64 * 1024)
+
+struct report {
+	struct rec_reader *reader;
+	bool json;
+	struct buf out;
+	struct output_meta meta; /* with the totals, of a first pass */
+	u64 n_records, n_lost;
+	u64 last_seq;
+	bool cut;
+};
+
+static int fail(const char *path, const struct err *err)
+{
+	return cli_fail("%s: %s (%s): %s", path, err->msg, err_code_name(err->code),
+			err_code_hint(err->code));
+}
+
+/* Read it all once: the head of ftrace's layout shows totals, which a recording has at its end. */
+static int count(struct report *r, const char *path)
+{
+	struct trace_record rec;
+	struct err err = { 0 };
+	enum rec_kind kind;
+
+	if (rec_reader_open(path, &r->reader, &err) < 0)
+		return fail(path, &err);
+	do {
+		if (rec_reader_next(r->reader, &kind, &rec, &err) < 0) {
+			rec_reader_close(r->reader);
+			r->reader = NULL;
+			return fail(path, &err);
+		}
+		if (kind == REC_RECORD)
+			r->n_records++;
+		else if (kind == REC_LOST)
+			r->n_lost += rec.seq;
+	} while (kind != REC_END && kind != REC_CUT);
+	r->meta = *rec_reader_meta(r->reader);
+	r->cut = kind == REC_CUT;
+	if (r->cut) {
+		r->meta.n_records = r->n_records;
+		r->meta.n_lost = r->n_lost;
+	}
+	rec_reader_close(r->reader);
+	r->reader = NULL;
+	return CLI_OK;
+}
+
+static bool flush(struct report *r, size_t least)
+{
+	if (r->out.len < least)
+		return true;
+	fwrite(r->out.data, 1, r->out.len, stdout);
+	buf_reset(&r->out);
+	return !ferror(stdout);
+}
+
+static void put(struct report *r, enum rec_kind kind, const struct trace_record *rec,
+		const struct output_names *names)
+{
+	if (kind == REC_RECORD) {
+		r->last_seq = rec->seq;
+		if (r->json)
+			out_json_record(&r->out, rec, names);
+		else
+			out_text_record(&r->out, rec, names);
+	} else if (kind == REC_LOST && r->json) {
+		out_json_lost(&r->out, rec->seq, r->last_seq);
+	} else if (kind == REC_LOST) {
+		buf_addf(&r->out, "[LOST %llu EVENTS]\n", (unsigned long long)rec->seq);
+	} else if (r->json) {
+		out_json_end(&r->out, &r->meta, kind == REC_CUT ? "cut" : "stopped");
+	}
+}
+
+static int print(struct report *r, const char *path)
+{
+	struct output_names names;
+	struct trace_record rec;
+	struct err err = { 0 };
+	enum rec_kind kind;
+
+	if (rec_reader_open(path, &r->reader, &err) < 0)
+		return fail(path, &err);
+	names = rec_reader_names(r->reader);
+	if (!r->json)
+		out_text_head(&r->out, &r->meta);
+	do {
+		if (rec_reader_next(r->reader, &kind, &rec, &err) < 0)
+			return fail(path, &err);
+		put(r, kind, &rec, &names);
+		if (buf_failed(&r->out))
+			return cli_fail("out of memory");
+	} while (kind != REC_END && kind != REC_CUT && flush(r, FLUSH_BYTES));
+	flush(r, 1);
+	return cli_flush(CLI_OK);
+}
+
+int cli_report(struct cli *c, int argc, char **argv)
+{
+	static const struct option longs[] = { { "format", required_argument, NULL, 'f' },
+					       CLI_COMMON_LONG,
+					       { NULL, 0, NULL, 0 } };
+	struct report r = { 0 };
+	int opt, status;
+
+	while ((opt = getopt_long(argc, argv, CLI_COMMON_SHORT, longs, NULL)) != -1) {
+		if (opt == 'f') {
+			r.json = strcmp(optarg, "json") == 0;
+			if (!r.json && strcmp(optarg, "text") != 0)
+				return cli_usage(argv[0], "--format takes text or json, not \"%s\"",
+						 optarg);
+		} else if ((status = cli_common_option(c, argv[0], opt, optarg)) != -1) {
+			return status == CLI_HELP_SHOWN ? CLI_OK : status;
+		}
+	}
+	if (argc - optind != 1)
+		return cli_usage(argv[0], argc == optind ? "which file?" : "only one file");
+	r.json |= c->json;
+	status = count(&r, argv[optind]);
+	if (status == CLI_OK)
+		status = print(&r, argv[optind]);
+	if (status == CLI_OK && r.cut)
+		status = cli_fail(
+			"%s was cut after %llu records (file.cut): the recorder was killed or "
+			"its disk was full",
+			argv[optind], (unsigned long long)r.n_records);
+	else if (status == CLI_OK)
+		fprintf(stderr, "%llu records, %llu lost, %llu functions patched, %s\n",
+			(unsigned long long)r.meta.n_records, (unsigned long long)r.meta.n_lost,
+			(unsigned long long)r.meta.n_functions,
+			r.meta.restored ? "restored" : "NOT verified to be restored");
+	rec_reader_close(r.reader);
+	buf_deinit(&r.out);
+	return status;
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The verbs trace and record: start a trace, follow it, say how it went. */
+#include "api/cli.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct trace_args {
+	const char *guest;
+	const char *format; /* "text" or "json" */
+	const char *output; /* FILE, or NULL */
+	u64 duration_ns;
+	json_t *body;
+};
+
+static int add_string(json_t *body, const char *key, const char *value)
+{
+	json_t *list = json_object_get(body, key);
+
+	if (!list) {
+		list = json_array();
+		json_object_set_new(body, key, list);
+	}
+	return json_array_append_new(list, json_string(value));
+}
+
+static int add_pid(const char *verb, json_t *body, const char *text)
+{
+	json_t *list = json_object_get(body, "pids");
+	char *end;
+	long pid;
+
+	errno = 0;
+	pid = strtol(text, &end, 10);
+	if (*end || end == text || errno || pid < 1)
+		return cli_usage(verb, "-P takes a pid of the guest, not \"%s\"", text);
+	if (!list) {
+		list = json_array();
+		json_object_set_new(body, "pids", list);
+	}
+	json_array_append_new(list, json_integer(pid));
+	return -1;
+}
+
+/* One option. Return: -1 to go on, or the exit status (or CLI_HELP_SHOWN). */
+static int take_option(struct cli *c, const char *verb, int opt, struct trace_args *a)
+{
+	switch (opt) {
+	case 'p':
+		json_object_set_new(a->body, "tracer", json_string(optarg));
+		if (strcmp(optarg, "function") != 0)
+			return cli_usage(verb, "-p takes function, not \"%s\"", optarg);
+		return -1;
+	case 'l':
+		return add_string(a->body, "filter", optarg)
+			       ? cli_usage(verb, "\"%s\" is not UTF-8", optarg)
+			       : -1;
+	case 'n':
+		return add_string(a->body, "notrace", optarg)
+			       ? cli_usage(verb, "\"%s\" is not UTF-8", optarg)
+			       : -1;
+	case 'P':
+		return add_pid(verb, a->body, optarg);
+	case 'd':
+		if (!cli_duration(optarg, &a->duration_ns))
+			return cli_usage(verb,
+					 "--duration takes 10, 10s, 500ms, 2m or 1h, not \"%s\"",
+					 optarg);
+		return -1;
+	case 'f':
+		a->format = optarg;
+		if (strcmp(optarg, "text") != 0 && strcmp(optarg, "json") != 0)
+			return cli_usage(verb, "--format takes text or json, not \"%s\"", optarg);
+		return -1;
+	case 'o':
+		a->output = optarg;
+		return -1;
+	default:
+		return cli_common_option(c, verb, opt, optarg);
+	}
+}
+
+static int parse(struct cli *c, int argc, char **argv, bool record, struct trace_args *a)
+{
+	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
+					       { "format", required_argument, NULL, 'f' },
+					       CLI_COMMON_LONG,
+					       { NULL, 0, NULL, 0 } };
+	static const struct option record_longs[] = { { "duration", required_argument, NULL, 'd' },
+						      { "output", required_argument, NULL, 'o' },
+						      CLI_COMMON_LONG,
+						      { NULL, 0, NULL, 0 } };
+	int opt, r;
+
+	while ((opt = getopt_long(argc, argv,
+				  record ? "p:l:n:P:o:" CLI_COMMON_SHORT
+					 : "p:l:n:P:" CLI_COMMON_SHORT,
+				  record ? record_longs : longs, NULL)) != -1) {
+		r = take_option(c, argv[0], opt, a);
+		if (r != -1)
+			return r;
+	}
+	if (optind == argc)
+		return cli_usage(argv[0], "which guest?");
+	if (argc - optind > 1)
+		return cli_usage(argv[0], "what is \"%s\"? Functions are given with -l",
+				 argv[optind + 1]);
+	if (record && !a->output)
+		return cli_usage(argv[0], "-o FILE is needed");
+	a->guest = argv[optind];
+	return -1;
+}
+
+static long long number(const json_t *doc, const char *key)
+{
+	return (long long)json_integer_value(json_object_get(doc, key));
+}
+
+/* The last line. Return: exit status. */
+static int close_line(const json_t *doc)
+{
+	json_t *restore = json_object_get(doc, "restore");
+	json_t *error = json_object_get(doc, "error");
+	struct cli_reply problem = { .doc = error };
+	long long changed = number(restore, "sites_changed");
+	bool verified = json_is_true(json_object_get(restore, "verified"));
+
+	fprintf(stderr, "%lld records, %lld lost, %lld functions patched, ", number(doc, "records"),
+		number(doc, "lost") + number(doc, "lost_readers"), number(doc, "functions"));
+	if (verified)
+		fputs("restored", stderr);
+	else
+		fputs("NOT verified to be restored", stderr);
+	if (changed)
+		fprintf(stderr, " (%lld changed by the guest itself meanwhile)", changed);
+	putc('\n', stderr);
+	if (json_is_object(error))
+		return cli_refused(&problem);
+	return verified ? CLI_OK : CLI_FAILED;
+}
+
+/* Stop it if it still runs, forget it, and say how it went. */
+static int finish(struct cli *c, const char *id, int status)
+{
+	struct cli_reply r = { 0 };
+	char path[64];
+
+	snprintf(path, sizeof(path), "/v1/traces/%s", id);
+	if (status != CLI_OK) { /* one line of failure is out, and enough */
+		c->quiet = true;
+		(void)cli_call(c, "DELETE", path, NULL, &r);
+		cli_reply_deinit(&r);
+		return status;
+	}
+	status = cli_call(c, "DELETE", path, NULL, &r);
+	if (status == CLI_OK && r.status != 200)
+		status = cli_refused(&r);
+	else if (status == CLI_OK)
+		status = close_line(r.doc);
+	cli_reply_deinit(&r);
+	return status;
+}
+
+static int follow(struct cli *c, const struct trace_args *a, int fd, const char *accept)
+{
+	_cleanup_free_ char *path = cli_guest_path(a->guest, "/traces");
+	_cleanup_free_ char *id = NULL;
+	struct cli_follow f = { .accept = accept, .out_fd = fd, .duration_ns = a->duration_ns };
+	json_t *doc;
+	int status;
+
+	if (!path)
+		return cli_fail("out of memory");
+	status = cli_request(c, "POST", path, json_incref(a->body), &doc);
+	if (status != CLI_OK)
+		return status;
+	id = strdup(json_string_value(json_object_get(doc, "id")) ?: "");
+	json_decref(doc);
+	if (!id)
+		return cli_fail("out of memory");
+	f.trace = id;
+	status = cli_follow(c, &f);
+	return finish(c, id, status);
+}
+
+/* SIGINT and the like are to end the trace, from before it starts until it is over. */
+static void hold_signals(void)
+{
+	sigset_t set;
+
+	cli_follow_signals(&set);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+int cli_trace(struct cli *c, int argc, char **argv)
+{
+	struct trace_args a = { .format = "text",
+				.body = json_pack("{s:s}", "tracer", "function") };
+	int status;
+
+	status = parse(c, argc, argv, false, &a);
+	if (status == -1) {
+		hold_signals();
+		status = follow(c, &a, STDOUT_FILENO,
+				c->json || strcmp(a.format, "json") == 0 ? "application/x-ndjson"
+									 : "text/plain");
+	}
+	json_decref(a.body);
+	return status == CLI_HELP_SHOWN ? CLI_OK : status;
+}
+
+int cli_record(struct cli *c, int argc, char **argv)
+{
+	struct trace_args a = { .body = json_pack("{s:s}", "tracer", "function") };
+	_cleanup_close_ int fd = -1;
+	int status;
+
+	status = parse(c, argc, argv, true, &a);
+	if (status == -1) {
+		/* what a kernel does is nobody else's business: for the owner only */
+		fd = open(a.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		if (fd < 0) {
+			status = cli_fail("cannot write %s: %s", a.output, strerrordesc_np(errno));
+		} else {
+			hold_signals();
+			status = follow(c, &a, fd, "application/vnd.hvftrace.recording");
+			if (status == CLI_OK && close(no_cleanup_fd(fd)) < 0)
+				status = cli_fail("cannot write %s: %s", a.output,
+						  strerrordesc_np(errno));
+		}
+	}
+	json_decref(a.body);
+	return status == CLI_HELP_SHOWN ? CLI_OK : status;
+}

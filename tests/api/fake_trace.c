@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Tracing without a guest, behind the contract of tracers/trace.h. Records come at a steady rate from
+ * a thread; their numbers follow from seq alone. The guest's kind says what happens:
+ *
+ *   fake         1000 records a second
+ *   fake-fast    as many as a million a second
+ *   fake-quiet   none
+ *   fake-lossy   as fake; each 100th record is lost in the guest and counted
+ *   fake-dies    after 200 records its VMM is gone
+ *   fake-stop    the first attempt to stop fails, journal.failed
+ *   fake-slow    starting waits for the file that HVFTRACE_FAKE_GATE names
+ *
+ * A filter "err:CODE" makes starting fail with this code; "pids": [99999] with filter.no_such_pid.
+ */
+#include "tracers/trace.h"
+
+#include "fake_engine.h"
+
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define DEFAULT_BUFFER 65536
+#define BOOT_NS 5000000000ull
+
+struct trace {
+	struct guest *guest;
+	pthread_mutex_t lock;
+	pthread_cond_t end;
+	pthread_t thread;
+	pthread_mutex_t notify_lock; /* so that the notifier is gone once it was taken away */
+	void (*notify)(void *arg);
+	void *notify_arg;
+	struct trace_info info;
+	u64 lost_every, per_tick, dies_at;
+	u32 kept;
+	bool ending, joined;
+	size_t armed[FAKE_FUNCTIONS];
+};
+
+static u64 now_ns(clockid_t clock)
+{
+	struct timespec ts;
+
+	clock_gettime(clock, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+static void record_at(const struct trace *t, u64 seq, struct trace_record *r)
+{
+	const struct kernel *k = &t->guest->kernel;
+
+	*r = (struct trace_record){
+		.seq = seq,
+		.ts_ns = BOOT_NS + seq * 1000,
+		.ip = k->sites[t->armed[seq % t->info.n_functions]].ip,
+		.parent = k->sites[0].ip + 16,
+		.pid = 100 + (u32)(seq % 3),
+		.tgid = 100,
+		.cpu = (u16)(seq % 2),
+		.type = TRACE_FUNCTION,
+	};
+	snprintf(r->comm, sizeof(r->comm), "%s", seq % 3 ? "sh" : "b\xff\x1b" "d");
+}
+
+static void tell(struct trace *t)
+{
+	pthread_mutex_lock(&t->notify_lock);
+	if (t->notify)
+		t->notify(t->notify_arg);
+	pthread_mutex_unlock(&t->notify_lock);
+}
+
+/* A millisecond's worth of records. The lock is held. */
+static void produce(struct trace *t)
+{
+	struct trace_info *i = &t->info;
+
+	i->n_records += t->per_tick;
+	if (t->lost_every)
+		i->lost_ring = i->n_records / t->lost_every;
+	i->n_lost = i->lost_ring + i->lost_torn;
+	if (i->n_records > t->kept)
+		i->oldest_seq = i->n_records - t->kept + 1;
+	else if (i->n_records)
+		i->oldest_seq = 1;
+	if (t->dies_at && i->n_records >= t->dies_at) {
+		i->state = TRACE_FAILED;
+		i->stopped_ns = now_ns(CLOCK_REALTIME);
+		err_set(&i->error, -ESRCH, ERR_VMM_GONE, 0, "the VMM's process ended");
+		t->ending = true;
+	}
+}
+
+static void *drain(void *arg)
+{
+	struct trace *t = arg;
+	struct timespec until;
+	u64 at;
+
+	pthread_mutex_lock(&t->lock);
+	while (!t->ending) {
+		at = now_ns(CLOCK_MONOTONIC) + NSEC_PER_MSEC;
+		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
+		until.tv_nsec = (long)(at % NSEC_PER_SEC);
+		pthread_cond_timedwait(&t->end, &t->lock, &until);
+		if (t->ending || !t->per_tick)
+			continue;
+		produce(t);
+		pthread_mutex_unlock(&t->lock);
+		tell(t);
+		pthread_mutex_lock(&t->lock);
+	}
+	pthread_mutex_unlock(&t->lock);
+	tell(t);
+	return NULL;
+}
+
+static bool any_match(const char *const *globs, size_t n, const char *name)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (fnmatch(globs[i], name, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void choose(struct trace *t, const struct trace_opts *o)
+{
+	const struct kernel *k = &t->guest->kernel;
+
+	for (size_t i = 0; i < FAKE_FUNCTIONS; i++) {
+		const struct ftrace_site *s = &k->sites[i];
+
+		if (o->n_filter && !any_match(o->filter, o->n_filter, s->name))
+			continue;
+		if (any_match(o->notrace, o->n_notrace, s->name))
+			continue;
+		if (s->state == SITE_OK)
+			t->armed[t->info.n_functions++] = i;
+		else
+			t->info.n_skipped++;
+	}
+}
+
+static int refuse(struct trace *t, const struct trace_opts *o, struct err *err)
+{
+	enum err_code code;
+
+	for (size_t i = 0; i < o->n_filter; i++) {
+		if (strncmp(o->filter[i], "err:", 4) != 0)
+			continue;
+		code = fake_code(o->filter[i] + 4);
+		if (code != ERR_CODE_MAX)
+			return err_set(err, -EIO, code, 0, "asked to fail with %s",
+				       err_code_name(code));
+	}
+	for (size_t i = 0; i < o->n_pids; i++) {
+		if (o->pids[i] == 99999)
+			return err_set(err, -ESRCH, ERR_FILTER_PID, 0, "the guest has no task 99999");
+	}
+	if (!t->info.n_functions)
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0, "no function matches \"%.60s\"",
+			       o->n_filter ? o->filter[0] : "");
+	if (t->guest->has_trace)
+		return err_set(err, -EBUSY, ERR_TRACE_LIMIT, 0, "the guest has a trace already");
+	return 0;
+}
+
+static void set_rate(struct trace *t)
+{
+	const struct guest *g = t->guest;
+
+	t->per_tick = fake_is(g, "fake-quiet") ? 0 : fake_is(g, "fake-fast") ? 1000 : 1;
+	t->lost_every = fake_is(g, "fake-lossy") ? 100 : 0;
+	t->dies_at = fake_is(g, "fake-dies") ? 200 : 0;
+}
+
+int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret, struct err *err)
+{
+	struct trace *t = calloc(1, sizeof(*t));
+	pthread_condattr_t attr;
+	int r;
+
+	if (!t)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory");
+	if (fake_is(g, "fake-slow"))
+		fake_gate();
+	t->guest = g;
+	t->info.tracer = "function";
+	t->kept = opts->buffer_records ? opts->buffer_records : DEFAULT_BUFFER;
+	choose(t, opts);
+	set_rate(t);
+	guest_lock(g);
+	r = refuse(t, opts, err);
+	if (r == 0) {
+		g->has_trace = g->agent_loaded = true;
+		g->n_armed = t->info.n_functions;
+		g->windows = (struct vm_windows){ g->windows.count + 1, 3000000, 3000000,
+						  g->windows.total_ns + 3000000 };
+	}
+	guest_unlock(g);
+	if (r < 0) {
+		free(t);
+		return r;
+	}
+	pthread_mutex_init(&t->lock, NULL);
+	pthread_mutex_init(&t->notify_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&t->end, &attr);
+	pthread_condattr_destroy(&attr);
+	t->info.started_ns = now_ns(CLOCK_REALTIME);
+	if (pthread_create(&t->thread, NULL, drain, t)) {
+		free(t);
+		return err_set(err, -EAGAIN, ERR_NO_MEMORY, 0, "no thread");
+	}
+	*ret = t;
+	return 0;
+}
+
+int trace_stop(struct trace *t, struct err *err)
+{
+	struct guest *g = t->guest;
+	bool fails;
+
+	guest_lock(g);
+	fails = fake_is(g, "fake-stop") && g->n_stops++ == 0;
+	guest_unlock(g);
+	if (fails)
+		return err_set(err, -EIO, ERR_JOURNAL, 0, "the journal cannot be written");
+	pthread_mutex_lock(&t->lock);
+	t->ending = true;
+	pthread_cond_signal(&t->end);
+	pthread_mutex_unlock(&t->lock);
+	if (!t->joined)
+		pthread_join(t->thread, NULL);
+	t->joined = true;
+	pthread_mutex_lock(&t->lock);
+	if (t->info.state == TRACE_RUNNING) {
+		t->info.state = TRACE_STOPPED;
+		t->info.stopped_ns = now_ns(CLOCK_REALTIME);
+		t->info.restore = (struct guest_restore){ .sites_restored = t->info.n_functions,
+							  .verified = true };
+	}
+	pthread_mutex_unlock(&t->lock);
+	guest_lock(g);
+	g->n_armed = 0;
+	guest_unlock(g);
+	tell(t);
+	if (t->info.state == TRACE_FAILED) {
+		if (err)
+			*err = t->info.error;
+		return -ESRCH;
+	}
+	return 0;
+}
+
+void trace_destroy(struct trace *t)
+{
+	struct err err;
+
+	if (!t->joined)
+		(void)!trace_stop(t, &err);
+	guest_lock(t->guest);
+	t->guest->has_trace = false;
+	guest_unlock(t->guest);
+	pthread_cond_destroy(&t->end);
+	pthread_mutex_destroy(&t->notify_lock);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
+}
+
+void trace_get_info(struct trace *t, struct trace_info *ret)
+{
+	pthread_mutex_lock(&t->lock);
+	*ret = t->info;
+	pthread_mutex_unlock(&t->lock);
+}
+
+int trace_read(struct trace *t, u64 after, struct trace_record *buf, size_t max, size_t *n_ret,
+	       u64 *oldest_ret, struct err *err)
+{
+	u64 newest, oldest, seq;
+	size_t n = 0;
+
+	pthread_mutex_lock(&t->lock);
+	newest = t->info.n_records;
+	oldest = t->info.oldest_seq;
+	pthread_mutex_unlock(&t->lock);
+	*oldest_ret = oldest;
+	if (after && after + 1 < oldest)
+		return err_set(err, -ESTALE, ERR_CURSOR_GONE, 0,
+			       "record %llu was overwritten; the oldest is %llu",
+			       (unsigned long long)after + 1, (unsigned long long)oldest);
+	for (seq = after ? after + 1 : MAX(oldest, 1); seq <= newest && n < max; seq++)
+		record_at(t, seq, &buf[n++]);
+	*n_ret = n;
+	return 0;
+}
+
+void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)
+{
+	pthread_mutex_lock(&t->notify_lock);
+	t->notify = fn;
+	t->notify_arg = arg;
+	pthread_mutex_unlock(&t->notify_lock);
+}
+
+bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	const struct kernel *k = &t->guest->kernel;
+	u64 i = (addr - (k->sites[0].ip - 4)) / 64;
+
+	if (addr < k->sites[0].ip - 4 || i >= FAKE_FUNCTIONS)
+		return false;
+	*ret = (struct kernel_sym){ .name = k->sites[i].name,
+				    .module = k->sites[i].module,
+				    .addr = k->sites[i].ip - 4,
+				    .size_bytes = 64,
+				    .type = 't' };
+	*off_ret = addr - ret->addr;
+	return true;
+}
+
+struct guest *trace_guest(struct trace *t)
+{
+	return t->guest;
+}
