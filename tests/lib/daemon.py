@@ -78,6 +78,7 @@ class Daemon:
 
     def __init__(self, build=None, user=None, state_dir=None, env=None, linger=False):
         self.build, self.user, self.env, self.linger = build, user, env or {}, linger
+        binary("hvftraced", build)  # before anything is made
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-daemon-"))
         self.state_dir = pathlib.Path(state_dir) if state_dir else self.dir / "state"
         self.socket = self.dir / "api.sock"
@@ -99,15 +100,25 @@ class Daemon:
             os.chmod(self.dir, 0o755)
             for p in (self.dir, self.state_dir):
                 os.chown(p, self.user, self.user)
+        program = binary("hvftraced", self.build)
         env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:abort_on_error=0", **self.env)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [binary("hvftraced", self.build), "--listen", f"unix:{self.socket}",
+                [program, "--listen", f"unix:{self.socket}",
                  "--state-dir", str(self.state_dir)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 user=self.user, env=env,
                 preexec_fn=None if self.linger else die_with_parent)
 
+        try:
+            self._wait_up(timeout)
+        except BaseException:
+            self.kill9()
+            shutil.rmtree(self.dir, ignore_errors=True)
+            raise
+        return self
+
+    def _wait_up(self, timeout):
         def up():
             if self.process.poll() is not None:
                 raise AssertionError(f"hvftraced ended with {self.process.returncode}: {self.log()}")
@@ -119,7 +130,6 @@ class Daemon:
             wait_for("hvftraced answers", up, timeout)
         except GuestTimeout as e:
             raise AssertionError(f"{e}: {self.log()}") from e
-        return self
 
     def log(self, n=4000):
         try:

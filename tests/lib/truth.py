@@ -19,8 +19,9 @@ class Truth:
         self.guest = guest
         # else /proc/vmallocinfo shows hashes in place of addresses
         guest.run("echo 1 >/proc/sys/kernel/kptr_restrict")
-        self.syms = guest.symbols(" (_text|_etext|vmcoreinfo_data|page_offset_base|init_top_pgt|__SCT__.*|"
-                                  "__(start|stop)_+(jump_table|static_call_sites))$")
+        self.syms = guest.symbols("_text", "_etext", "vmcoreinfo_data", "page_offset_base", "init_top_pgt",
+                                  "__SCT__*", "__start___jump_table", "__stop___jump_table",
+                                  "__start_static_call_sites", "__stop_static_call_sites")
         guest.note_text(self.sym("_text"), self.sym("_etext"))
         self.root, self.levels = self._root()
         self.start, self.text = guest.kernel_text()
