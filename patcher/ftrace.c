@@ -188,6 +188,9 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 		ret->sites_restored += c[i].result == TEXT_DONE || c[i].result == TEXT_ALREADY;
 		ret->sites_changed += c[i].result == TEXT_DIFFERS || c[i].result == TEXT_UNMAPPED;
 	}
+	/* each was read back in its window */
+	if (ret)
+		ret->verified = ret->sites_restored == g->n_armed;
 	fault_point("disarm.written");
 	if (g->n_armed)
 		rc = journal_undone(g->journal, g->armed_txn, err);

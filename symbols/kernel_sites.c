@@ -195,6 +195,11 @@ int kernel_refresh(struct kernel *k, struct err *err)
 		       "the kernel's lists of modules and call sites do not make sense");
 }
 
+u64 kernel_site_use_mask(const struct kernel *k)
+{
+	return k->ftrace_layout.in_use;
+}
+
 const struct ftrace_site *kernel_site_at(const struct kernel *k, u64 ip)
 {
 	u32 low = 0, high = k->sites.n;

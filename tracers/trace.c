@@ -395,7 +395,12 @@ void trace_get_info(struct trace *t, struct trace_info *ret)
 int trace_read(struct trace *t, u64 after, struct trace_record *buf, size_t max, size_t *n_ret,
 	       u64 *oldest_ret, struct err *err)
 {
-	return store_read(t->store, after, buf, max, n_ret, oldest_ret, err);
+	struct store_page page = { .buf = buf, .max = max };
+	int rc = store_read(t->store, after, &page, err);
+
+	*n_ret = page.n;
+	*oldest_ret = page.oldest_seq;
+	return rc;
 }
 
 void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)

@@ -4,11 +4,12 @@
 #include "base/cursor.h"
 #include "base/err.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+
+#include <cmocka.h>
 
 static void err_keeps_code_and_message(void **state)
 {

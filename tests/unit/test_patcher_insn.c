@@ -2,12 +2,13 @@
 /* patcher/insn_x86.c: one instruction of exactly five bytes, or nothing. */
 #include "patcher/insn_x86.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 static void one_nop_is_accepted(void **state)
 {

@@ -2,7 +2,6 @@
 /* patcher/journal.c: what is outstanding survives a stop at any byte. */
 #include "patcher/journal.h"
 
-#include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -13,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <cmocka.h>
 
 static char dir[] = "/tmp/hvf-journal-XXXXXX";
 
