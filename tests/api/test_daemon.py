@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daemon's options, sockets, locks and signals."""
+
+import concurrent.futures
+import os
+import pathlib
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+import unittest
+
+from harness import SLOW, Daemon, TestCase, until
+
+
+def run(*args):
+    return subprocess.run([os.environ["HVFTRACED"], *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=30 * SLOW, check=False)
+
+
+class Options(TestCase):
+    def test_help_and_version(self):
+        p = run("--help")
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        self.assertIn("--listen", p.stdout)
+        self.assertRegex(run("--version").stdout, r"^hvftraced \d+\.\d+\.\d+\n$")
+
+    def test_usage(self):
+        for args in (["--nonsense"], ["word"], ["--heartbeat", "0"], ["--heartbeat", "x"], ["--listen"],
+                     ["--listen", "unix:/x"] * 9):
+            p = run(*args)
+            self.assertEqual((p.returncode, p.stdout), (2, ""), args)
+            self.assertTrue(p.stderr)
+
+    def test_places_that_are_refused(self):
+        with tempfile.TemporaryDirectory() as d:
+            pathlib.Path(d, "file").touch()
+            for place, words in (("tcp:0.0.0.0:1", "only loopback"), ("tcp:192.0.2.1:80", "only loopback"),
+                                 ("tcp:[::]:80", "only loopback"), ("tcp:127.0.0.1", "no address and port"),
+                                 ("tcp:127.0.0.1:x", "no address and port"), ("tcp:127.0.0.1:65536", "no address"),
+                                 ("tcp:example.org:80", "no address"), ("udp:1", "no place to listen"),
+                                 ("unix:", "1 to 107 bytes"), ("unix:/" + "x" * 200, "1 to 107 bytes"),
+                                 (f"unix:{d}/file", "is no socket"), (f"unix:{d}/file/x", "cannot make")):
+                p = run("--state-dir", d + "/state", "--listen", place)
+                self.assertEqual(p.returncode, 1, place)
+                self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)
+                self.assertIn(words, p.stderr)
+            self.assertTrue(pathlib.Path(d, "file").exists())
+
+
+class Sockets(TestCase):
+    def test_modes_and_folders(self):
+        with tempfile.TemporaryDirectory() as tmp:
+            path = pathlib.Path(tmp, "a/b/api.sock")
+            with Daemon(listen=[f"unix:{path}"]) as d:
+                d.socket = path
+                self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o660)
+                self.assertEqual(stat.S_IMODE(d.state_dir.stat().st_mode), 0o700)
+                self.assertEqual(d.get("/healthz")["status"], "ok")
+            self.assertFalse(path.exists())
+
+    def test_one_that_was_left_is_replaced(self):
+        d = Daemon()
+        old = socket.socket(socket.AF_UNIX)
+        old.bind(str(d.socket))
+        old.close()
+        with d:
+            self.assertEqual(d.get("/healthz")["status"], "ok")
+
+    def test_one_that_is_served_is_not(self):
+        with Daemon() as d:
+            p = run("--state-dir", str(d.dir / "other"), "--listen", f"unix:{d.socket}")
+            self.assertEqual(p.returncode, 1)
+            self.assertIn("another daemon serves", p.stderr)
+            self.assertEqual(d.get("/healthz")["status"], "ok")
+
+    def test_several(self):
+        d = Daemon()
+        d.listen = [f"unix:{d.socket}", f"unix:{d.dir}/second", "tcp:127.0.0.1:0"]
+        with d:
+            d.attach()
+            d.socket = d.dir / "second"
+            self.assertEqual(len(d.get("/v1/guests")["items"]), 1)
+
+
+class StateDir(TestCase):
+    def test_two_daemons_do_not_share_one(self):
+        with Daemon() as d:
+            p = run("--state-dir", str(d.state_dir), "--listen", f"unix:{d.dir}/other")
+            self.assertEqual(p.returncode, 1)
+            self.assertIn(f"another hvftraced (pid {d.process.pid}) uses", p.stderr)
+            d.process.kill()
+            d.process.wait()
+            d.start()  # one that was killed has not locked it for good
+            self.assertEqual(d.get("/healthz")["status"], "ok")
+
+    def test_one_that_cannot_be_made(self):
+        p = run("--state-dir", "/dev/null/x", "--listen", "unix:/tmp/unused")
+        self.assertEqual((p.returncode, len(p.stderr.splitlines())), (1, 1))
+
+
+class Signals(TestCase):
+    def test_each_ends_it_in_order(self):
+        for sig in (signal.SIGTERM, signal.SIGINT):
+            with Daemon() as d:
+                d.attach()
+                d.trace()
+                d.attach("1/fake", "h")
+                d.stop(sig=sig)
+                self.assertIn("trace t1 of guest g: deleted", d.log())
+                self.assertIn("guest g: detached", d.log())
+                self.assertIn("guest h: detached", d.log())
+                self.assertFalse(d.socket.exists())
+
+    def test_a_guest_that_cannot_be_put_back_is_told(self):
+        with Daemon() as d:
+            d.attach("fake-detach")
+            p, d.process = d.process, None
+            p.terminate()
+            self.assertEqual(p.wait(30), 1)
+            self.assertIn("guest g: site vfs_fn_000: found cc, expected e8 (guest.text_changed)", d.log())
+            self.assertIn("1 guests could not be put back", d.log())
+
+    def test_while_work_is_on_the_way(self):
+        with Daemon() as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            slow = pool.submit(d.request, "POST", "/v1/guests", {"target": "qemu:/fake-gate"})
+            until("it is on its way",
+                  lambda: "hvftrace_http_connections 2" in d.request("GET", "/metrics").text.decode())
+            c = d.connection()
+            c.request("GET", "/healthz")
+            c.getresponse().read()
+            d.process.terminate()
+            until("it stops", lambda: "SIGTERM" in d.log())
+
+            def refused():
+                c.request("GET", "/healthz")
+                r = c.getresponse()
+                r.read()
+                return r.status == 503
+            until("requests are refused", refused)
+            d.open_gate()
+            self.assertEqual(slow.result().status, 201)  # what was begun is finished, and undone
+            p, d.process = d.process, None
+            self.assertEqual(p.wait(30), 0)
+            self.assertIn("guest fake-gate: detached", d.log())
+            c.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every stable error code reaches a client, with its status, hint and address."""
+
+import re
+import unittest
+
+from harness import TOP, DaemonCase
+
+
+def codes():
+    text = (TOP / "base/err_codes.h").read_text()
+    return re.findall(r'X\(ERR_\w+,\s*"([^"]+)",\s*(\d+),\s*"([^"]+)"\)', text)
+
+
+class Codes(DaemonCase):
+    def test_the_list_is_read(self):
+        self.assertGreater(len(codes()), 30)
+
+    def test_each_from_attaching(self):
+        for code, status, hint in codes():
+            p = self.problem(self.d.request("POST", "/v1/guests", {"target": f"qemu:/err/{code}"}), int(status), code)
+            self.assertEqual(p["hint"], hint)
+            self.assertIn(code, p["detail"])
+            self.assertEqual("address" in p, code == "guest.text_changed")
+
+    def test_each_from_starting(self):
+        self.d.attach()
+        for code, status, _ in codes():
+            self.problem(self.d.request("POST", "/v1/guests/g/traces",
+                                        {"tracer": "function", "filter": [f"err:{code}", "vfs_*"]}),
+                         int(status), code)
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+        self.assertEqual(self.d.get("/v1/guests/g")["armed"], 0)
+
+    def test_each_from_the_command(self):
+        for code, _, hint in codes():
+            p = self.d.cli("attach", f"qemu:/err/{code}")
+            self.assertEqual((p.returncode, p.stdout), (1, b""))
+            self.assertEqual(p.stderr.decode(), f"hvftrace: asked to fail with {code} ({code}): {hint}\n")
+
+    def test_targets(self):
+        for target, status, code in (("qemu:/nosuch", 404, "target.no_socket"), ("pid:1", 404, "target.no_process"),
+                                     ("nonsense", 400, "target.syntax"), ("xen:1", 400, "target.syntax")):
+            self.problem(self.d.request("POST", "/v1/guests", {"target": target}), status, code)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/v1/traces/{t}/stream: formats, ends, losses, slow and rude clients."""
+
+import concurrent.futures
+import json
+import threading
+import time
+import unittest
+
+from harness import DaemonCase, until
+
+
+class Streams(DaemonCase):
+    args = ("--heartbeat", "0.05")
+
+    def stop(self, t):
+        return self.d.good("POST", f"/v1/traces/{t}/stop")
+
+    def test_ndjson_from_first_to_last(self):
+        self.d.attach()
+        t = self.d.trace(filter=["vfs_*"])
+        with self.d.stream(t) as s:
+            self.assertEqual(s.type, "application/x-ndjson")
+            first = next(iter(s))
+            self.assertEqual((first["seq"], first["type"], first["function"]), (1, "function", "vfs_fn_004"))
+            doc = self.stop(t)
+            items = [x for x in s if x["type"] != "heartbeat"]
+        self.assertEqual([x["seq"] for x in items[:-1]], list(range(2, doc["records"] + 1)))
+        self.assertEqual(items[-1], {"type": "end", "reason": "stopped", "records": doc["records"], "lost": 0,
+                                     "functions": 251, "restored": 251, "verified": True})
+
+    def test_going_on_after_a_break(self):
+        self.d.attach()
+        t = self.d.trace()
+        with self.d.stream(t) as s:
+            last = [next(iter(s)) for _ in range(1)][-1]["seq"]
+        until("more records", lambda: self.d.get(f"/v1/traces/{t}")["records"] > last + 50)
+        total = self.stop(t)["records"]
+        with self.d.stream(t, f"?after={last}") as s:
+            seqs = [x["seq"] for x in s if x["type"] == "function"]
+        self.assertEqual(seqs, list(range(last + 1, total + 1)))
+
+    def test_heartbeats(self):
+        self.d.attach("fake-quiet")
+        t = self.d.trace()
+        with self.d.stream(t) as s:
+            items = iter(s)
+            for _ in range(3):
+                self.assertEqual(next(items), {"type": "heartbeat", "seq": 0})
+            self.stop(t)
+            kinds = [x["type"] for x in items]
+        self.assertEqual([k for k in kinds if k != "heartbeat"], ["end"])
+
+    def test_text_layout(self):
+        self.d.attach()
+        t = self.d.trace(filter=["vfs_read"])
+        until("records", lambda: self.d.get(f"/v1/traces/{t}")["records"] > 3)
+        total = self.stop(t)["records"]
+        with self.d.stream(t, accept="text/plain") as s:
+            self.assertTrue(s.type.startswith("text/plain"))
+            lines = s.raw().decode().splitlines()
+        self.assertEqual(lines[0], "# tracer: function")
+        self.assertEqual(len([x for x in lines if x[0] != "#"]), total)
+        self.assertRegex(lines[-1], r" \[00[01]\] \.{5} +5\.\d{6}: vfs_read <-vfs_fn_000$")
+        self.assertNotIn("\x1b", "".join(lines))
+
+    def test_recording(self):
+        self.d.attach()
+        t = self.d.trace()
+        until("records", lambda: self.d.get(f"/v1/traces/{t}")["records"] > 30)
+        total = self.stop(t)["records"]
+        with self.d.stream(t, accept="application/vnd.hvftrace.recording") as s:
+            path = self.d.dir / "rec"
+            path.write_bytes(s.raw())
+        p = self.d.cli("report", path, "--format", "json")
+        items = [json.loads(x) for x in p.stdout.splitlines()]
+        self.assertEqual([x["seq"] for x in items[:-1]], list(range(1, total + 1)), p.stderr)
+        self.assertEqual((items[-1]["type"], items[-1]["records"]), ("end", total))
+
+    def test_accept(self):
+        self.d.attach("fake-quiet")
+        t = self.d.trace()
+        self.stop(t)
+        for accept, kind in (("*/*", "application/x-ndjson"), ("application/jsonl", "application/x-ndjson"),
+                             ("application/*", "application/x-ndjson"), ("text/*;q=0.5", "text/plain"),
+                             ("image/png, text/plain;q=0.1", "text/plain"),
+                             ("application/vnd.hvftrace.recording", "application/vnd.hvftrace.recording")):
+            r = self.d.request("GET", f"/v1/traces/{t}/stream", headers={"Accept": accept})
+            self.assertEqual((r.status, r.headers["Content-Type"].split(";")[0]), (200, kind), accept)
+        for accept in ("image/png", "text/html", "application/json", ",;,"):
+            self.problem(self.d.request("GET", f"/v1/traces/{t}/stream", headers={"Accept": accept}), 406,
+                         "not_acceptable")
+        self.problem(self.d.request("GET", "/v1/traces/t99/stream"), 404, "not_found")
+        self.problem(self.d.request("GET", f"/v1/traces/{t}/stream?after=-1"), 400, "bad_request")
+        self.problem(self.d.request("GET", f"/v1/traces/{t}/stream?on_close=x"), 400, "bad_request")
+        self.assertEqual(self.d.request("HEAD", f"/v1/traces/{t}/stream").status, 200)
+
+    def test_losses_in_the_guest_are_told(self):
+        self.d.attach("fake-lossy")
+        t = self.d.trace()
+        until("losses", lambda: self.d.get(f"/v1/traces/{t}")["lost"] >= 3)
+        doc = self.stop(t)
+        with self.d.stream(t) as s:
+            items = list(s)
+        self.assertEqual(sum(x["count"] for x in items if x["type"] == "lost"), doc["lost"])
+        self.assertEqual(items[-1]["lost"], doc["lost"])
+        with self.d.stream(t, accept="text/plain") as s:
+            self.assertIn(f"[LOST {doc['lost']} EVENTS]\n", s.raw().decode())
+
+    def test_many_streams_of_one_trace(self):
+        self.d.attach()
+        t = self.d.trace()
+        ready = threading.Barrier(13)
+
+        def read(_):
+            with self.d.stream(t) as s:
+                items = iter(s)
+                seqs = [next(items)["seq"]]
+                ready.wait(20)
+                seqs += [x["seq"] for x in items if x["type"] == "function"]
+            return seqs
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            futures = [pool.submit(read, n) for n in range(12)]
+            ready.wait(20)
+            total = self.stop(t)["records"]
+            for f in futures:
+                self.assertEqual(f.result(), list(range(1, total + 1)))
+
+
+class SlowAndRude(DaemonCase):
+    args = ("--heartbeat", "0.05")
+
+    def records(self, t):
+        return self.d.get(f"/v1/traces/{t}")["records"]
+
+    def test_slow_reader_is_told_what_it_lost(self):
+        self.d.attach("fake-fast")
+        t = self.d.trace(buffer_records=1024)
+        with self.d.stream(t) as s:
+            items = iter(s)
+            seen = [next(items)]
+            # it reads nothing while the buffer goes round many times; the drain does not wait for it
+            start = self.records(t)
+            until("the drain goes on", lambda: self.records(t) > start + 200000, 30)
+            doc = self.d.good("POST", f"/v1/traces/{t}/stop")
+            seen += items
+        total, at = doc["records"], 0
+        for x in seen[:-1]:
+            if x["type"] == "lost":
+                self.assertEqual(x["after"], at)
+                at += x["count"]
+            elif x["type"] == "function":
+                at += 1
+                self.assertEqual(x["seq"], at)  # nothing is missing that was not told
+        self.assertEqual(at, total)
+        lost = sum(x["count"] for x in seen if x["type"] == "lost")
+        self.assertGreater(lost, 0)
+        self.assertEqual(seen[-1]["lost"], lost)
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["lost_readers"], lost)
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["lost"], 0)
+
+    def test_abrupt_close(self):
+        self.d.attach("fake-fast")
+        t = self.d.trace()
+        for kind in (None, "text/plain", "application/vnd.hvftrace.recording"):
+            for _ in range(5):
+                s = self.d.stream(t, accept=kind)
+                s.response.read(100)
+                s.close()
+        self.d.good("DELETE", f"/v1/traces/{t}")
+        until("their connections are gone",
+              lambda: "hvftrace_http_connections 1\n" in self.d.request("GET", "/metrics").text.decode())
+
+    def test_what_becomes_of_the_trace(self):
+        for kind in ("fake", "fake-quiet"):
+            self.d.attach(kind, kind)
+            t = self.d.trace(kind)
+            for accept in ("application/x-ndjson", "text/plain"):
+                self.d.stream(t, accept=accept).close()
+                self.d.stream(t, "?on_close=keep", accept).close()
+            self.assertEqual(self.d.get(f"/v1/traces/{t}")["state"], "running")
+            # also where nothing is written that would show that nobody reads
+            self.d.stream(t, "?on_close=stop", "text/plain").close()
+            until("it is stopped", lambda t=t: self.d.get(f"/v1/traces/{t}")["state"] == "stopped")
+            self.d.good("DELETE", f"/v1/traces/{t}")
+            t = self.d.trace(kind)
+            self.d.stream(t, "?on_close=delete", "text/plain").close()
+            until("it is gone", lambda t=t: self.d.request("GET", f"/v1/traces/{t}").status == 404)
+            self.assertEqual(self.d.get(f"/v1/guests/{kind}")["armed"], 0)
+
+    def test_deleted_under_a_stream(self):
+        self.d.attach()
+        t = self.d.trace()
+        with self.d.stream(t) as s:
+            next(iter(s))
+            doc = self.d.good("DELETE", f"/v1/traces/{t}")
+            items = [x for x in s if x["type"] != "heartbeat"]
+        self.assertEqual(items[-1]["type"], "end")
+        self.assertEqual(items[-2]["seq"], doc["records"])
+
+    def test_deleted_under_a_stream_that_does_not_read(self):
+        self.d.attach("fake-fast")
+        t = self.d.trace()
+        with self.d.stream(t) as s:
+            next(iter(s))
+            until("more than fits in its socket", lambda: self.records(t) > 100000)
+            started = time.monotonic()
+            self.d.good("DELETE", "/v1/guests/g?force=true")
+            self.assertLess(time.monotonic() - started, 10)
+            items = list(s)
+        self.assertEqual(items[-1]["type"], "end")
+        self.assertEqual(items[-1]["reason"], "deleted")
+        lost = sum(x["count"] for x in items if x["type"] == "lost")
+        got = len([x for x in items if x["type"] == "function"]) + 1
+        self.assertEqual(got + lost, items[-1]["records"])
+
+    def test_vmm_that_goes_ends_the_stream(self):
+        self.d.attach("fake-dies")
+        t = self.d.trace()
+        with self.d.stream(t) as s:
+            items = [x for x in s if x["type"] != "heartbeat"]
+        self.assertEqual((items[-1]["type"], items[-1]["reason"]), ("end", "vmm.gone"))
+        self.assertEqual(items[-2]["seq"], 200)
+        self.assertEqual(items[-1]["verified"], False)
+
+    def test_stopping_daemon_ends_streams_well(self):
+        self.d.attach()
+        t = self.d.trace()
+        with self.d.stream(t) as s:
+            items = iter(s)
+            next(items)
+            self.d.stop()
+            rest = [x for x in items if x["type"] != "heartbeat"]
+        self.assertEqual((rest[-1]["type"], rest[-1]["reason"]), ("end", "stopped"))
+        self.assertTrue(rest[-1]["verified"])
+
+
+if __name__ == "__main__":
+    unittest.main()

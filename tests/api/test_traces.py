@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/v1/traces: starting, records, stopping, deleting, metrics."""
+
+import concurrent.futures
+import unittest
+
+from harness import DaemonCase, until
+
+
+class Traces(DaemonCase):
+    def test_life_of_a_trace(self):
+        self.d.attach()
+        r = self.d.request("POST", "/v1/guests/g/traces",
+                           {"tracer": "function", "filter": ["vfs_*", "tcp_*"], "notrace": ["tcp_fn_001"],
+                            "pids": [1, 77], "mode": "overwrite"})
+        self.assertEqual((r.status, r.headers["Location"]), (201, "/v1/traces/t1"))
+        t = r.body
+        self.assertEqual((t["id"], t["guest"], t["tracer"], t["state"]), ("t1", "g", "function", "running"))
+        self.assertEqual((t["filter"], t["notrace"], t["pids"], t["mode"]),
+                         (["vfs_*", "tcp_*"], ["tcp_fn_001"], [1, 77], "overwrite"))
+        self.assertEqual((t["stopped"], t["restore"], t["error"]), (None, None, None))
+        self.assertGreater(t["functions"], 400)
+        g = self.d.get("/v1/guests/g")
+        self.assertEqual((g["armed"], g["traces"], g["agent"]["loaded"]), (t["functions"], ["t1"], True))
+        until("records", lambda: self.d.get("/v1/traces/t1")["records"] > 20)
+        self.assertEqual([x["id"] for x in self.d.get("/v1/guests/g/traces")["items"]], ["t1"])
+
+        t = self.d.good("POST", "/v1/traces/t1/stop")
+        self.assertEqual((t["state"], t["restore"]["sites_restored"]), ("stopped", t["functions"]))
+        self.assertGreaterEqual(t["stopped"], t["started"])
+        self.assertEqual(self.d.good("POST", "/v1/traces/t1/stop"), t)
+        self.assertEqual(self.d.get("/v1/guests/g")["armed"], 0)
+        self.assertEqual(self.d.get("/v1/traces/t1"), t)
+        self.assertEqual(self.d.good("DELETE", "/v1/traces/t1"), t)
+        self.problem(self.d.request("GET", "/v1/traces/t1"), 404, "not_found")
+        self.assertEqual(self.d.trace(), "t2")
+
+    def test_records_by_pages(self):
+        self.d.attach()
+        t = self.d.trace(filter=["vfs_*"])
+        total = until("records", lambda: self.d.get(f"/v1/traces/{t}")["records"] > 100)
+        self.assertTrue(total)
+        total = self.d.good("POST", f"/v1/traces/{t}/stop")["records"]
+        seqs, after = [], 0
+        while True:
+            page = self.d.get(f"/v1/traces/{t}/records?after={after}&limit=17")
+            self.assertEqual((page["state"], page["records"], page["lost"]), ("stopped", total, 0))
+            if not page["items"]:
+                self.assertEqual(page["next_after"], after)
+                break
+            after = page["next_after"]
+            seqs += [r["seq"] for r in page["items"]]
+        self.assertEqual(seqs, list(range(1, total + 1)))
+        r = self.d.get(f"/v1/traces/{t}/records?limit=1")["items"][0]
+        self.assertEqual((r["type"], r["pid"], r["function"], r["module"]), ("function", 101, "vfs_fn_004", None))
+
+    def test_records_that_are_gone(self):
+        self.d.attach("fake-fast")
+        t = self.d.trace(buffer_records=1024)
+        until("the buffer went round", lambda: self.d.get(f"/v1/traces/{t}")["oldest_seq"] > 2)
+        self.d.good("POST", f"/v1/traces/{t}/stop")
+        p = self.problem(self.d.request("GET", f"/v1/traces/{t}/records?after=1"), 410, "records.gone")
+        page = self.d.get(f"/v1/traces/{t}/records?after={p['oldest_seq'] - 1}&limit=1")
+        self.assertEqual(page["items"][0]["seq"], p["oldest_seq"])
+        self.assertEqual(self.d.get(f"/v1/traces/{t}/records")["items"][0]["seq"], p["oldest_seq"])
+
+    def test_refused_starts_leave_nothing(self):
+        self.d.attach()
+        traces = "/v1/guests/g/traces"
+        self.problem(self.d.request("POST", traces, {"tracer": "function", "filter": ["nope_*"]}), 422,
+                     "filter.no_match")
+        self.problem(self.d.request("POST", traces, {"tracer": "function", "pids": [99999]}), 422,
+                     "filter.no_such_pid")
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+        self.d.trace()
+        self.problem(self.d.request("POST", traces, {"tracer": "function"}), 409, "trace.limit")
+        self.assertEqual(len(self.d.get("/v1/traces")["items"]), 1)
+
+    def test_one_start_of_many_wins(self):
+        self.d.attach()
+        with concurrent.futures.ThreadPoolExecutor(10) as pool:
+            got = list(pool.map(lambda _: self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function"}).status,
+                                range(10)))
+        self.assertEqual(sorted(got), [201] + [409] * 9)
+
+    def test_detach_waits_for_a_start(self):
+        self.d.attach("fake-slow")
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            start = pool.submit(self.d.request, "POST", "/v1/guests/g/traces", {"tracer": "function"})
+            until("it is on its way",
+                  lambda: "hvftrace_http_connections 2" in self.d.request("GET", "/metrics").text.decode())
+            gone = pool.submit(self.d.request, "DELETE", "/v1/guests/g?force=true")
+            until("the detach is on its way", lambda: self.d.request("GET", "/v1/guests/g").status == 409)
+            self.problem(self.d.request("GET", "/v1/guests/g"), 409, "conflict")
+            self.assertFalse(gone.done())
+            self.d.open_gate()
+            self.assertEqual(start.result().status, 201)
+            self.assertEqual(gone.result().status, 200)
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+        self.assertEqual(self.d.get("/v1/guests")["items"], [])
+
+    def test_stop_that_fails_can_be_tried_again(self):
+        self.d.attach("fake-stop")
+        t = self.d.trace()
+        self.problem(self.d.request("POST", f"/v1/traces/{t}/stop"), 500, "journal.failed")
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["state"], "running")
+        self.assertEqual(self.d.good("POST", f"/v1/traces/{t}/stop")["state"], "stopped")
+
+    def test_delete_keeps_what_cannot_be_stopped(self):
+        self.d.attach("fake-stop")
+        t = self.d.trace()
+        self.problem(self.d.request("DELETE", f"/v1/traces/{t}"), 500, "journal.failed")
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["state"], "running")
+        self.d.good("DELETE", f"/v1/traces/{t}")
+        self.d.good("DELETE", "/v1/guests/g")
+        self.d.attach("fake-stop", "h")
+        t = self.d.trace("h")
+        self.d.good("DELETE", f"/v1/traces/{t}?force=true")
+
+    def test_vmm_that_goes(self):
+        self.d.attach("fake-dies")
+        t = self.d.trace()
+        until("it failed", lambda: self.d.get(f"/v1/traces/{t}")["state"] == "failed")
+        doc = self.d.get(f"/v1/traces/{t}")
+        self.assertEqual((doc["error"]["code"], doc["error"]["status"]), ("vmm.gone", 410))
+        self.problem(self.d.request("POST", f"/v1/traces/{t}/stop"), 410, "vmm.gone")
+        self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["state"], "failed")
+        self.d.good("DELETE", "/v1/guests/g")
+
+    def test_two_delete_at_once(self):
+        self.d.attach()
+        for _ in range(20):
+            t = self.d.trace()
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                got = list(pool.map(lambda _, t=t: self.d.request("DELETE", f"/v1/traces/{t}").status, range(4)))
+            self.assertEqual(sorted(got), [200, 404, 404, 404])
+
+    def test_metrics(self):
+        def metric(name):
+            lines = self.d.request("GET", "/metrics").text.decode().splitlines()
+            return [float(x.split(" ")[1]) for x in lines if x.split(" ")[0] == name][0]
+        self.d.attach("fake-lossy")
+        t = self.d.trace()
+        self.assertEqual(metric("hvftrace_guests"), 1)
+        self.assertEqual(metric('hvftrace_traces{state="running"}'), 1)
+        self.assertEqual(metric('hvftrace_stop_windows_total{guest="g"}'), 1)
+        self.assertEqual(metric('hvftrace_stop_window_max_seconds{guest="g"}'), 0.003)
+        until("losses", lambda: metric("hvftrace_lost_records_total") >= 2)
+        self.d.good("POST", f"/v1/traces/{t}/stop")
+        records, lost = metric("hvftrace_records_total"), metric("hvftrace_lost_records_total")
+        self.assertEqual(lost, records // 100)
+        self.d.good("DELETE", "/v1/guests/g")
+        # totals only ever grow, also when what they count is gone
+        self.assertEqual(metric("hvftrace_records_total"), records)
+        self.assertEqual(metric("hvftrace_lost_records_total"), lost)
+        self.assertEqual(metric("hvftrace_guests"), 0)
+        text = self.d.request("GET", "/metrics").text.decode()
+        names = {x.split("{")[0].split(" ")[0] for x in text.splitlines() if x and x[0] != "#"}
+        for name in names:
+            self.assertIn(f"# HELP {name} ", text)
+            self.assertIn(f"# TYPE {name} ", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
