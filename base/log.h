@@ -22,6 +22,7 @@ enum log_level {
 /** log_set_level - show lines of @level and more urgent ones; default LOG_LEVEL_INFO */
 void log_set_level(enum log_level level);
 
+/** log_line - write one line; use the log_*() macros. Context: any thread. */
 void log_line(enum log_level level, const char *prefix, const char *fmt, ...) printf_like(3, 4);
 
 #define log_error(...) log_line(LOG_LEVEL_ERROR, LOG_PREFIX, __VA_ARGS__)

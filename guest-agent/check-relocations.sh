@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # Fails when the agent's text or its fixup table is left to be relocated.
 set -eu
 records=$(objdump -r "$1" | grep '^RELOCATION RECORDS FOR')

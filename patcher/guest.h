@@ -66,6 +66,7 @@ must_check int guest_attach(const char *target, const struct guest_opts *opts, s
  */
 int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err);
 
+/** guest_info - a snapshot. Context: any thread; takes the guest lock. */
 void guest_info(struct guest *g, struct guest_info *ret);
 
 /**
@@ -75,7 +76,9 @@ void guest_info(struct guest *g, struct guest_info *ret);
  */
 must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err);
 
+/* The parts of an attached guest; valid until guest_detach(). */
 struct vm *guest_vm(struct guest *g);
+/** guest_kernel - its tables; the guest lock protects them */
 struct kernel *guest_kernel(struct guest *g);
 
 /** guest_mem - the guest's memory as parsers of symbols/ read it; valid until guest_detach() */

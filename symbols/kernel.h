@@ -12,7 +12,8 @@
 
 /* Memory as a parser sees it. read() needs the page table that kernel_locate() finds. */
 struct sym_mem {
-	int (*read)(void *arg, gva_t addr, void *buf, size_t len); /* 0 or -EFAULT, all or nothing */
+	int (*read)(void *arg, gva_t addr, void *buf,
+		    size_t len); /* 0 or -EFAULT, all or nothing */
 	int (*read_phys)(void *arg, gpa_t addr, void *buf, size_t len);
 	bool (*next_populated)(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret);
 	void *arg;
@@ -49,7 +50,8 @@ struct ftrace_site {
 	u64 ip; /* the call site */
 	u64 rec; /* guest virtual address of the struct dyn_ftrace */
 	u64 flags; /* as the guest has them */
-	const char *name; /* as available_filter_functions shows it, "__ftrace_invalid_address___N" too */
+	const char *
+		name; /* as available_filter_functions shows it, "__ftrace_invalid_address___N" too */
 	const char *module; /* NULL for the kernel itself */
 	enum site_state state;
 };
@@ -76,8 +78,8 @@ struct kernel_module {
  * (guest.bad_memory).
  */
 must_check int kernel_locate(const struct sym_mem *mem,
-			     bool (*confirm)(void *arg, const struct kernel_location *loc), void *arg,
-			     struct kernel_location *ret, struct err *err);
+			     bool (*confirm)(void *arg, const struct kernel_location *loc),
+			     void *arg, struct kernel_location *ret, struct err *err);
 
 /**
  * kernel_load - read symbols, types, modules and sites of a located kernel
@@ -130,7 +132,9 @@ u64 kernel_site_use_mask(const struct kernel *k);
 /** kernel_site_at - the record of call site @ip; NULL when there is none */
 const struct ftrace_site *kernel_site_at(const struct kernel *k, u64 ip);
 
+/** kernel_module_count - loaded modules, as of the last kernel_refresh() */
 size_t kernel_module_count(const struct kernel *k);
+/** kernel_modules - that many, in the guest's own order */
 const struct kernel_module *kernel_modules(const struct kernel *k);
 
 /**

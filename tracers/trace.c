@@ -282,7 +282,8 @@ static void trace_free(struct trace *t)
 	free(t);
 }
 
-static int trace_new(struct guest *g, const struct trace_opts *opts, struct trace **ret, struct err *err)
+static int trace_new(struct guest *g, const struct trace_opts *opts, struct trace **ret,
+		     struct err *err)
 {
 	struct trace *t;
 	pthread_condattr_t attr;

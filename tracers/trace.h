@@ -14,7 +14,9 @@ struct trace;
 
 #define TRACE_COMM_LEN 16
 
-enum trace_type { TRACE_FUNCTION = 1 };
+enum trace_type {
+	TRACE_FUNCTION = 1
+};
 
 /* A decoded record. Times are the guest's trace clock, ns since its boot. */
 struct trace_record {
@@ -30,7 +32,11 @@ struct trace_record {
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
 
-enum trace_state { TRACE_RUNNING, TRACE_STOPPED, TRACE_FAILED };
+enum trace_state {
+	TRACE_RUNNING,
+	TRACE_STOPPED,
+	TRACE_FAILED
+};
 
 struct trace_opts {
 	const char *tracer; /* "function" */
@@ -98,6 +104,7 @@ void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg);
 /** trace_sym - name of @addr for output: function, module (NULL) and offset; false when unknown */
 bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret);
 
+/** trace_guest - the guest that @t traces */
 struct guest *trace_guest(struct trace *t);
 
 #endif

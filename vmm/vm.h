@@ -13,8 +13,16 @@
 struct vm;
 struct vm_view;
 
-enum vm_accel { VM_ACCEL_UNKNOWN, VM_ACCEL_KVM, VM_ACCEL_TCG };
-enum vm_state { VM_RUNNING, VM_STOPPED, VM_GONE };
+enum vm_accel {
+	VM_ACCEL_UNKNOWN,
+	VM_ACCEL_KVM,
+	VM_ACCEL_TCG
+};
+enum vm_state {
+	VM_RUNNING,
+	VM_STOPPED,
+	VM_GONE
+};
 
 /* A run of guest RAM, by guest physical address; sorted, not overlapping. */
 struct vm_ram {
@@ -78,7 +86,9 @@ u32 vm_vcpu_count(const struct vm *vm); /* 0 when not known */
 /** vm_state - what the guest does now; asks the VMM, or /proc for pid: targets */
 enum vm_state vm_state(struct vm *vm);
 
+/** vm_ram_count - runs of RAM, with holes between them */
 size_t vm_ram_count(const struct vm *vm);
+/** vm_ram - run @i, below vm_ram_count() */
 const struct vm_ram *vm_ram(const struct vm *vm, size_t i);
 
 /**
@@ -97,7 +107,8 @@ bool vm_next_populated(struct vm *vm, gpa_t from, gpa_t *start_ret, u64 *len_ret
  * Return: 0; -EFAULT outside RAM (guest.bad_memory); -ESRCH the VMM is gone (vmm.gone).
  */
 must_check int vm_read_phys(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *err);
-must_check int vm_write_phys(struct vm *vm, gpa_t addr, const void *buf, size_t len, struct err *err);
+must_check int vm_write_phys(struct vm *vm, gpa_t addr, const void *buf, size_t len,
+			     struct err *err);
 
 /**
  * vm_set_root - the page table by which vm_walk(), vm_read() and the rest see the guest
@@ -113,7 +124,8 @@ must_check int vm_walk(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct
 must_check int vm_read(struct vm *vm, gva_t addr, void *buf, size_t len, struct err *err);
 
 /** vm_write_data - as vm_read(), for data only, ignores the guest's write protection */
-must_check int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len, struct err *err);
+must_check int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len,
+			     struct err *err);
 
 /**
  * vm_pause - stop every vCPU (our stop_machine); vm_resume - let them go on
@@ -136,6 +148,7 @@ must_check int vm_resume(struct vm *vm, struct err *err);
  */
 must_check int vm_write_text(struct vm *vm, const struct vm_text *text, size_t n, struct err *err);
 
+/** vm_windows - how many stop windows there were and how long. Context: as the other functions. */
 void vm_windows(const struct vm *vm, struct vm_windows *ret);
 
 /**
