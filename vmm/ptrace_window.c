@@ -16,8 +16,13 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define POLL_NS    10000 /* between looks at threads that have not stopped yet */
-#define MAX_ROUNDS 64 /* of looking for threads that were created meanwhile */
+#define POLL_NS 10000 /* between looks at threads that have not stopped yet */
+/*
+ * Being woken costs up to a scheduler slice on a busy host. While a window is open its stopped vCPUs
+ * have left their CPUs to us: what comes next is looked for in a loop. Before that, they need them.
+ */
+#define ORDER_SPIN_NS (2 * NSEC_PER_MSEC)
+#define MAX_ROUNDS    64 /* of looking for threads that were created meanwhile */
 
 enum window_cmd {
 	CMD_NONE,
@@ -36,13 +41,14 @@ struct tracee {
 struct ptrace_window {
 	pid_t pid;
 	pthread_mutex_t lock;
-	pthread_cond_t cond; /* cmd or done changed */
+	pthread_cond_t cond; /* ordered or done changed */
 	pthread_t thread;
 	bool thread_runs;
 
 	/* the order and its answer, under lock */
 	enum window_cmd cmd;
-	bool done;
+	bool ordered; /* @cmd is to be done; written under lock, looked at without */
+	bool done; /* and has been; likewise */
 	int rc;
 	struct err err;
 	const struct vm_threads *only;
@@ -54,6 +60,13 @@ struct ptrace_window {
 	size_t n;
 	size_t cap;
 };
+
+static inline void cpu_relax(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_pause();
+#endif
+}
 
 static u64 now_ns(void)
 {
@@ -251,6 +264,15 @@ static void do_resume(struct ptrace_window *w)
 				(int)w->pid);
 }
 
+/* Until @flag is set, at most ORDER_SPIN_NS; the caller looks again under the lock. */
+static void spin_until(const bool *flag)
+{
+	u64 end = now_ns() + ORDER_SPIN_NS;
+
+	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE) && now_ns() < end)
+		cpu_relax();
+}
+
 static void *tracer(void *arg)
 {
 	struct ptrace_window *w = arg;
@@ -261,7 +283,12 @@ static void *tracer(void *arg)
 	prctl(PR_SET_TIMERSLACK, 1);
 	pthread_mutex_lock(&w->lock);
 	while (stay) {
-		while (w->cmd == CMD_NONE)
+		if (w->n) { /* a window is open: what comes next comes soon */
+			pthread_mutex_unlock(&w->lock);
+			spin_until(&w->ordered);
+			pthread_mutex_lock(&w->lock);
+		}
+		while (!w->ordered)
 			pthread_cond_wait(&w->cond, &w->lock);
 		if (w->cmd == CMD_PAUSE)
 			do_pause(w);
@@ -270,8 +297,8 @@ static void *tracer(void *arg)
 		else
 			stay = false;
 		stay = stay && w->rc == 0;
-		w->cmd = CMD_NONE;
-		w->done = true;
+		w->ordered = false;
+		__atomic_store_n(&w->done, true, __ATOMIC_RELEASE);
 		pthread_cond_broadcast(&w->cond);
 	}
 	/* an open window ends with this thread */
@@ -302,7 +329,12 @@ static int order(struct ptrace_window *w, enum window_cmd cmd, struct err *err)
 	pthread_mutex_lock(&w->lock);
 	w->done = false;
 	w->cmd = cmd;
+	__atomic_store_n(&w->ordered, true, __ATOMIC_RELEASE);
 	pthread_cond_broadcast(&w->cond);
+	pthread_mutex_unlock(&w->lock);
+	if (cmd == CMD_RESUME)
+		spin_until(&w->done);
+	pthread_mutex_lock(&w->lock);
 	while (!w->done)
 		pthread_cond_wait(&w->cond, &w->lock);
 	rc = w->rc;

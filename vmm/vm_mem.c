@@ -340,8 +340,8 @@ int vm_write_phys(struct vm *vm, gpa_t addr, const void *buf, size_t len, struct
  */
 static int write_batch(const struct vm *vm, const struct vm_phys_text *text, size_t n)
 {
-	struct iovec local[IOV_BATCH];
-	struct iovec remote[IOV_BATCH];
+	struct iovec local[IOV_BATCH] = { 0 };
+	struct iovec remote[IOV_BATCH] = { 0 };
 	ssize_t want = 0;
 	size_t i;
 

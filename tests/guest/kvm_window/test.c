@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +24,7 @@
 #define WAIT_MS  10000
 #define PAUSE_NS (2 * NSEC_PER_SEC)
 
-#define CHECK(cond, ...)                                                           \
-	do {                                                                       \
-		if (!(cond)) {                                                     \
-			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #cond); \
-			fprintf(stderr, __VA_ARGS__);                              \
-			fprintf(stderr, "\n");                                     \
-			stop_vmm();                                                \
-			exit(1);                                                   \
-		}                                                                  \
-	} while (0)
+#define CHECK(cond, ...) check(cond, __LINE__, #cond, __VA_ARGS__)
 
 struct counters {
 	struct guest_counters c[GUEST_VCPUS];
@@ -49,6 +41,23 @@ static void stop_vmm(void)
 		waitpid(vmm_pid, NULL, 0);
 	}
 	vmm_pid = 0;
+}
+
+/* A claim that does not hold ends the test, and the guest with it. */
+static void printf_like(4, 5) check(bool holds, int line, const char *claim, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (holds)
+		return;
+	fprintf(stderr, "line %d: %s: ", line, claim);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+	stop_vmm();
+	fflush(NULL);
+	_exit(1);
 }
 
 static void start_vmm(const char *exe, const char *kind)
