@@ -26,15 +26,15 @@
 #define GATHER_NS     200000 /* between looks at the answers of a pipeline */
 #define OUT_ROOM      128 /* more than a packet of ours takes */
 
-static const char hex_digits[] = "0123456789abcdef";
+static const char hex_digits[16] = "0123456789abcdef";
 
 static int hex_value(char c)
 {
-	const char *p = c ? memchr(hex_digits, c, 16) : NULL;
-
-	if (!p && c >= 'A' && c <= 'F')
-		return c - 'A' + 10;
-	return p ? (int)(p - hex_digits) : -1;
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	if (c >= 'a' && c <= 'f')
+		return c - 'a' + 10;
+	return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 size_t gdb_encode(char *out, size_t cap, const char *payload, size_t len)
@@ -359,7 +359,7 @@ int gdb_write_phys(struct gdb_conn *c, const struct vm_phys_text *text, size_t n
 		int rc;
 
 		while (queued < n && queued - answered < MAX_IN_FLIGHT &&
-		       sizeof(c->out) - c->out_len >= 2 * OUT_ROOM) {
+		       sizeof(c->out) - c->out_len >= 2ul * OUT_ROOM) {
 			char payload[OUT_ROOM / 2];
 
 			queue(c, payload, write_payload(payload, &text[queued]));

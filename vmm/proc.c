@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -51,28 +52,53 @@ static ssize_t read_text(const char *path, char *buf, size_t cap)
 	return (ssize_t)len;
 }
 
+/* A number at *@p, then one of the characters in @end, which is stepped over. */
+static bool number(const char **p, int base, const char *end, u64 *ret)
+{
+	const char *s = *p;
+	char *after;
+
+	while (*s == ' ' || *s == '\t')
+		s++;
+	if (!isxdigit((unsigned char)*s))
+		return false;
+	errno = 0;
+	*ret = strtoull(s, &after, base);
+	if (errno || after == s || (*after && !strchr(end, *after)))
+		return false;
+	*p = *after ? after + 1 : after;
+	return true;
+}
+
+/* 7f00-7f20 rw-s 00100000 00:01 2049     /memfd:ram (deleted) */
 bool proc_map_parse(const char *line, struct proc_map *ret)
 {
 	struct proc_map m = { 0 };
-	char perms[5];
-	int at = -1;
+	const char *p = line;
+	const char *perms;
+	u64 dev_major;
+	u64 dev_minor;
 	size_t len;
 
-	if (sscanf(line,
-		   "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %" SCNx32 ":%" SCNx32 " %" SCNu64 " %n",
-		   &m.start, &m.end, perms, &m.off, &m.major, &m.minor, &m.inode, &at) < 7)
+	if (!number(&p, 16, "-", &m.start) || !number(&p, 16, " ", &m.end) || m.start >= m.end)
 		return false;
-	if (m.start >= m.end || strlen(perms) != 4)
+	perms = p;
+	if (strcspn(perms, " ") != 4)
 		return false;
+	p += 4;
+	if (!number(&p, 16, " ", &m.off) || !number(&p, 16, ":", &dev_major) ||
+	    !number(&p, 16, " ", &dev_minor) || !number(&p, 10, " \n", &m.inode))
+		return false;
+	m.major = (u32)dev_major;
+	m.minor = (u32)dev_minor;
 	m.readable = perms[0] == 'r';
 	m.writable = perms[1] == 'w';
 	m.shared = perms[3] == 's';
-	if (at > 0) {
-		len = strcspn(line + at, "\n");
-		len = MIN(len, sizeof(m.path) - 1);
-		memcpy(m.path, line + at, len);
-		m.path[len] = '\0';
-	}
+	p += strspn(p, " ");
+	len = strcspn(p, "\n");
+	len = MIN(len, sizeof(m.path) - 1);
+	memcpy(m.path, p, len);
+	m.path[len] = '\0';
 	*ret = m;
 	return true;
 }
@@ -81,20 +107,19 @@ bool proc_stat_parse(const char *text, char *state_ret, u64 *start_ret)
 {
 	/* the name in field 2 may hold spaces and parentheses: fields are counted from the last one */
 	const char *p = strrchr(text, ')');
-	u64 start;
 	char state;
 
-	if (!p || sscanf(p + 1, " %c", &state) != 1)
+	if (!p || p[1] != ' ' || !isalpha((unsigned char)p[2]))
 		return false;
+	state = p[2];
 	for (int field = 2; field < 22; field++) {
 		p = strchr(p + 1, ' ');
 		if (!p)
 			return false;
 	}
-	if (sscanf(p, " %" SCNu64, &start) != 1)
+	if (!number(&p, 10, " \n", start_ret))
 		return false;
 	*state_ret = state;
-	*start_ret = start;
 	return true;
 }
 
@@ -214,6 +239,7 @@ int proc_run_ns(pid_t pid, pid_t tid, u64 *ret)
 {
 	char path[64];
 	char text[128];
+	const char *p;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/schedstat", (int)pid, (int)tid);
@@ -221,7 +247,8 @@ int proc_run_ns(pid_t pid, pid_t tid, u64 *ret)
 	if (n < 0)
 		return (int)n;
 	/* without CONFIG_SCHED_INFO the file reads "0 0 0" (fs/proc/base.c, v6.12) */
-	return sscanf(text, "%" SCNu64, ret) == 1 ? 0 : -ENOTSUP;
+	p = text;
+	return number(&p, 10, " ", ret) ? 0 : -ENOTSUP;
 }
 
 int proc_count_fds(pid_t pid, const char *prefix)
@@ -330,6 +357,9 @@ int proc_euid(pid_t pid, uid_t *uid_ret, gid_t *gid_ret)
 	char text[4096];
 	const char *u;
 	const char *g;
+	u64 real;
+	u64 uid;
+	u64 gid;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
@@ -339,8 +369,11 @@ int proc_euid(pid_t pid, uid_t *uid_ret, gid_t *gid_ret)
 	u = status_field(text, "\nUid:");
 	g = status_field(text, "\nGid:");
 	/* real, effective, saved, file system */
-	if (!u || !g || sscanf(u, "%*u %u", uid_ret) != 1 || sscanf(g, "%*u %u", gid_ret) != 1)
+	if (!u || !g || !number(&u, 10, "\t", &real) || !number(&u, 10, "\t", &uid) ||
+	    !number(&g, 10, "\t", &real) || !number(&g, 10, "\t", &gid))
 		return -ESRCH;
+	*uid_ret = (uid_t)uid;
+	*gid_ret = (gid_t)gid;
 	return 0;
 }
 

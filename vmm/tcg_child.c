@@ -169,7 +169,8 @@ _Noreturn void tcg_child_run(int sock, int lock, const char *path)
 	setsid();
 	prctl(PR_SET_NAME, "hvf-tcg-window");
 	prctl(PR_SET_TIMERSLACK, 1); /* sleeps of some microseconds, while the guest stands still */
-	memcpy(stub_path, path, MIN(strlen(path), sizeof(stub_path) - 1));
+	for (size_t i = 0; path[i] && i < sizeof(stub_path) - 1; i++)
+		stub_path[i] = path[i];
 	gdb.fd = -1;
 	keep_only(sock, lock);
 	while (read_all(&o, sizeof(o)) && do_order(&o))

@@ -41,6 +41,7 @@ struct tcg_window {
 	struct qmp *q;
 	pid_t pid;
 	char dir[DIR_LEN + 1]; /* as QEMU sees it; "" when there is none */
+	int tmp; /* QEMU's /tmp, which holds it */
 	int lock;
 	int sock; /* to the child; -1 when there is none */
 	bool stub_open;
@@ -52,17 +53,27 @@ static void our_path(char *buf, size_t cap, pid_t pid, const char *dir, const ch
 	snprintf(buf, cap, "/proc/%d/root%s%s%s", (int)pid, dir, *name ? "/" : "", name);
 }
 
-static void remove_dir(pid_t pid, const char *dir)
+/* QEMU's /tmp: held open, as there is no way to it through /proc once QEMU has ended. */
+static int open_tmp(pid_t pid)
 {
-	char path[108];
+	char path[64];
 
-	our_path(path, sizeof(path), pid, dir, "gdb");
-	unlink(path);
-	our_path(path, sizeof(path), pid, dir, "lock");
-	unlink(path);
-	our_path(path, sizeof(path), pid, dir, "");
-	if (rmdir(path) < 0 && errno != ENOENT)
-		log_warn("cannot remove %s: %s", path, strerror(errno));
+	snprintf(path, sizeof(path), "/proc/%d/root/tmp", (int)pid);
+	return open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void remove_dir(int tmp, const char *dir)
+{
+	static const char *const files[] = { "gdb", "lock" };
+	const char *base = dir + sizeof("/tmp/") - 1;
+	char path[64];
+
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), "%s/%s", base, files[i]);
+		unlinkat(tmp, path, 0);
+	}
+	if (unlinkat(tmp, base, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		log_warn("cannot remove %s: %s", dir, strerror(errno));
 }
 
 /*
@@ -143,6 +154,7 @@ static int close_stub(struct qmp *q, struct err *err)
 /* The stub is on a path of ours: 0 it was abandoned and is gone now; -EAGAIN somebody has it. */
 static int take_down(struct qmp *q, pid_t pid, const char *dir, bool used, struct err *err)
 {
+	_cleanup_close_ int tmp = open_tmp(pid);
 	_cleanup_close_ int lock = -1;
 	char path[108];
 	char mark = '-';
@@ -161,7 +173,7 @@ static int take_down(struct qmp *q, pid_t pid, const char *dir, bool used, struc
 	if (rc == 0 && mark == 'w')
 		rc = ensure_running(q, err);
 	if (rc == 0)
-		remove_dir(pid, dir);
+		remove_dir(tmp, dir);
 	return rc;
 }
 
@@ -205,6 +217,7 @@ int tcg_window_create(struct qmp *q, pid_t pid, struct tcg_window **ret, struct 
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a stop window");
 	w->q = q;
 	w->pid = pid;
+	w->tmp = -1;
 	w->lock = -1;
 	w->sock = -1;
 	*ret = w;
@@ -217,8 +230,9 @@ static int make_dir(struct tcg_window *w, struct err *err)
 	uid_t uid;
 	gid_t gid;
 
+	w->tmp = open_tmp(w->pid);
 	our_path(path, sizeof(path), w->pid, DIR_PREFIX "XXXXXX", "");
-	if (!mkdtemp(path))
+	if (w->tmp < 0 || !mkdtemp(path))
 		return err_set(err, -EIO, ERR_IO, 0, "cannot make a directory %s: %s", path,
 			       strerror(errno));
 	memcpy(w->dir, path + strlen(path) - DIR_LEN, DIR_LEN + 1);
@@ -237,8 +251,11 @@ static int make_dir(struct tcg_window *w, struct err *err)
 static void drop_dir(struct tcg_window *w)
 {
 	if (w->dir[0])
-		remove_dir(w->pid, w->dir);
+		remove_dir(w->tmp, w->dir);
 	w->dir[0] = '\0';
+	if (w->tmp >= 0)
+		close(w->tmp);
+	w->tmp = -1;
 	if (w->lock >= 0)
 		close(w->lock);
 	w->lock = -1;

@@ -8,6 +8,7 @@
 #include "vmm/vm.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -66,7 +67,7 @@ static void start_vmm(const char *exe, const char *kind)
 	int status;
 	int out[2];
 
-	if (pipe(out) < 0)
+	if (pipe2(out, O_CLOEXEC) < 0)
 		exit(2);
 	vmm_pid = fork();
 	if (vmm_pid == 0) {
@@ -369,24 +370,35 @@ static void view(struct vm *vm)
 	vm_view_destroy(v);
 }
 
+/* In a process of its own: opens a window, says so, and never ends by itself. */
+static int hold(const char *target)
+{
+	struct vm *vm = NULL;
+
+	if (vm_attach(target, &vm, &err) < 0 || vm_pause(vm, PAUSE_NS, &err) < 0) {
+		fprintf(stderr, "%s\n", err.msg);
+		return 1;
+	}
+	if (write(STDOUT_FILENO, "p", 1) != 1)
+		return 1;
+	for (;;)
+		pause();
+}
+
 /* kill -9 of a tracer in the middle of a window: the kernel lets the vCPUs go. */
 static void tracer_dies(struct vm *vm)
 {
+	char target[32];
 	int out[2];
 	char c = 0;
 	pid_t pid;
 
-	CHECK(pipe(out) == 0, "pipe");
+	CHECK(pipe2(out, O_CLOEXEC) == 0, "pipe");
+	snprintf(target, sizeof(target), "pid:%d", (int)vmm_pid);
 	pid = fork();
 	if (pid == 0) {
-		struct vm *mine = NULL;
-		char target[32];
-
-		snprintf(target, sizeof(target), "pid:%d", (int)vmm_pid);
-		if (vm_attach(target, &mine, NULL) == 0 && vm_pause(mine, PAUSE_NS, NULL) == 0 &&
-		    write(out[1], "p", 1) == 1)
-			for (;;)
-				pause();
+		dup2(out[1], STDOUT_FILENO);
+		execl("/proc/self/exe", "kvm_window", "hold", target, (char *)NULL);
 		_exit(1);
 	}
 	close(out[1]);
@@ -465,6 +477,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s VMM anon|memfd\n", argv[0]);
 		return 2;
 	}
+	if (strcmp(argv[1], "hold") == 0)
+		return hold(argv[2]);
 	refusals();
 	start_vmm(argv[1], argv[2]);
 	vm = attach();
