@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who is still inside? See quiesce.h. */
+/*
+ * Who is still inside? See quiesce.h.
+ *
+ * Once no call site leads into the range, nobody can enter it any more, so each task has to be cleared
+ * only once. A task that sleeps has called schedule() and so is not inside (the code in the range does
+ * not; the gate's borrowed call does, and has a counter of its own for that). A task that runs, or was
+ * preempted, may be; it leaves a return address or an interrupt frame with an address in the range on
+ * its stack. But stacks also hold such addresses that are left over, inside live frames too. Hence a
+ * suspect is cleared by what it does: a voluntary context switch, sleep, its end, or CPU time that is
+ * far more than the range's few instructions take (what RCU tasks waits for, and a bit more).
+ */
 #include "patcher/quiesce.h"
 
 #include "base/cleanup.h"
@@ -8,66 +18,126 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define THREAD_BYTES \
-	16384u /* v6.1 arch/x86/include/asm/page_64_types.h THREAD_SIZE, without KASAN */
-#define RUN_NS       (2 * NSEC_PER_MSEC)
+/* v6.1 arch/x86/include/asm/page_64_types.h THREAD_SIZE, without KASAN */
+#define THREAD_BYTES 16384u
+#define RUN_NS       (2 * NSEC_PER_MSEC) /* what every vCPU has to get through */
+#define TASK_RUN_NS  (10 * NSEC_PER_MSEC) /* what clears a suspect */
 #define POLL_NS      (3 * NSEC_PER_MSEC)
-#define MAYBE_ROUNDS 20
+
+struct suspect {
+	u64 task;
+	u64 switches; /* voluntary ones, when it was found */
+	u64 run_ns;
+};
 
 struct scan {
 	struct guest *g;
-	u32 stack_off, on_cpu_off, sp_off;
+	u32 stack_off, on_cpu_off, on_rq_off, sp_off, nvcsw_off, run_off;
 	u64 lo, hi;
-	u32 inside; /* of tasks that do not run: certain */
-	u32 maybe; /* of tasks that run: may be left over below the stack pointer */
+	struct suspect *suspect;
+	size_t n, cap;
+	bool no_memory;
 	u64 stack[THREAD_BYTES / 8];
 };
 
 static int offsets(struct scan *s, struct err *err)
 {
-	struct kernel *k = s->g->k;
+	const struct {
+		const char *path;
+		u32 *ret;
+	} want[] = {
+		{ "stack", &s->stack_off }, { "on_cpu", &s->on_cpu_off },
+		{ "on_rq", &s->on_rq_off }, { "thread.sp", &s->sp_off },
+		{ "nvcsw", &s->nvcsw_off }, { "se.sum_exec_runtime", &s->run_off },
+	};
 
-	if (kernel_btf_offset(k, "task_struct", "stack", &s->stack_off) ||
-	    kernel_btf_offset(k, "task_struct", "on_cpu", &s->on_cpu_off) ||
-	    kernel_btf_offset(k, "task_struct", "thread.sp", &s->sp_off))
-		return err_set(
-			err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
-			"this kernel's struct task_struct has no stack, on_cpu or thread.sp");
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		if (kernel_btf_offset(s->g->k, "task_struct", want[i].path, want[i].ret))
+			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+				       "this kernel's struct task_struct has no %s", want[i].path);
+	}
 	return 0;
 }
 
-static bool hits(const struct scan *s, const u64 *from, size_t n)
+static bool task_u64(struct scan *s, u64 task, u32 off, u64 *ret)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (from[i] >= s->lo && from[i] < s->hi)
+	return !guest_read(s->g, task + off, ret, sizeof(*ret), NULL);
+}
+
+/* false: it sleeps, or is gone. *from_ret: where the live part of its stack begins. */
+static bool awake(struct scan *s, u64 task, u64 *from_ret, u64 *top_ret)
+{
+	u64 stack, sp;
+	u32 on_cpu, on_rq;
+
+	if (guest_read(s->g, task + s->on_rq_off, &on_rq, 4, NULL) ||
+	    guest_read(s->g, task + s->on_cpu_off, &on_cpu, 4, NULL) || (!on_rq && !on_cpu) ||
+	    !task_u64(s, task, s->stack_off, &stack) || !task_u64(s, task, s->sp_off, &sp) ||
+	    !stack)
+		return false;
+	*top_ret = stack + THREAD_BYTES;
+	*from_ret = stack; /* runs: its stack pointer is in a register that we do not ask for */
+	if (!on_cpu && sp >= stack && sp < *top_ret)
+		*from_ret = sp & ~7ull;
+	return true;
+}
+
+static bool has_address(struct scan *s, u64 task)
+{
+	u64 from, top;
+
+	if (!awake(s, task, &from, &top) || guest_read(s->g, from, s->stack, top - from, NULL))
+		return false;
+	for (size_t i = 0; i < (top - from) / 8; i++) {
+		if (s->stack[i] >= s->lo && s->stack[i] < s->hi)
 			return true;
 	}
 	return false;
 }
 
-/* A task may exit under our reads: what cannot be read is gone, and a task that is gone is not inside. */
-static bool scan_task(void *arg, u64 task)
+static bool add_suspect(void *arg, u64 task)
 {
 	struct scan *s = arg;
-	u64 stack, sp, used;
-	u32 on_cpu;
+	struct suspect new = { .task = task };
 
-	if (guest_read(s->g, task + s->stack_off, &stack, 8, NULL) ||
-	    guest_read(s->g, task + s->on_cpu_off, &on_cpu, 4, NULL) ||
-	    guest_read(s->g, task + s->sp_off, &sp, 8, NULL) || !stack)
+	/* its counters first: what they count from then on happened after it was seen inside */
+	if (!task_u64(s, task, s->nvcsw_off, &new.switches) ||
+	    !task_u64(s, task, s->run_off, &new.run_ns) || !has_address(s, task))
 		return true;
-	used = stack; /* runs: its stack pointer is in a register that we do not ask for */
-	if (!on_cpu && sp >= stack && sp < stack + THREAD_BYTES)
-		used = sp & ~7ull;
-	if (guest_read(s->g, used, s->stack, stack + THREAD_BYTES - used, NULL))
-		return true;
-	if (!hits(s, s->stack, (stack + THREAD_BYTES - used) / 8))
-		return true;
-	if (on_cpu)
-		s->maybe++;
-	else
-		s->inside++;
+	if (s->n == s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 64;
+		struct suspect *p = realloc(s->suspect, cap * sizeof(*p));
+
+		s->no_memory |= !p;
+		if (!p)
+			return false;
+		s->suspect = p;
+		s->cap = cap;
+	}
+	s->suspect[s->n++] = new;
 	return true;
+}
+
+static bool cleared(struct scan *s, const struct suspect *p)
+{
+	u64 switches, run_ns;
+
+	if (!task_u64(s, p->task, s->nvcsw_off, &switches) ||
+	    !task_u64(s, p->task, s->run_off, &run_ns))
+		return true;
+	return switches != p->switches || run_ns - p->run_ns > TASK_RUN_NS ||
+	       !has_address(s, p->task);
+}
+
+static void drop_cleared(struct scan *s)
+{
+	size_t kept = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		if (!cleared(s, &s->suspect[i]))
+			s->suspect[kept++] = s->suspect[i];
+	}
+	s->n = kept;
 }
 
 /* All vCPUs have run for a while, or slept, since now. */
@@ -85,11 +155,38 @@ static bool wait_progress(struct guest *g, u64 deadline)
 	return true;
 }
 
+static int quiesce(struct scan *s, u64 deadline, struct err *err)
+{
+	int rc = offsets(s, err);
+
+	if (rc)
+		return rc;
+	if (!wait_progress(s->g, deadline))
+		return err_set(
+			err, -EBUSY, ERR_GUEST_BUSY, s->lo,
+			"a vCPU of the guest has not run since its call sites were put back");
+	rc = tasks_for_each(s->g, add_suspect, s, err);
+	if (rc)
+		return rc;
+	if (s->no_memory)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0,
+			       "no memory to look at the guest's stacks");
+	while (s->n) {
+		drop_cleared(s);
+		if (!s->n)
+			break;
+		if (guest_now_ns() > deadline)
+			return err_set(err, -EBUSY, ERR_GUEST_BUSY, s->lo,
+				       "%zu task(s) of the guest may still be inside 0x%llx-0x%llx",
+				       s->n, (unsigned long long)s->lo, (unsigned long long)s->hi);
+		guest_sleep_ns(POLL_NS);
+	}
+	return 0;
+}
+
 int quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *err)
 {
-	u64 deadline = guest_now_ns() + timeout_ns;
 	_cleanup_free_ struct scan *s = calloc(1, sizeof(*s));
-	u32 maybe_rounds = 0;
 	int rc;
 
 	if (!s)
@@ -98,26 +195,7 @@ int quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *e
 	s->g = g;
 	s->lo = lo;
 	s->hi = hi;
-	rc = offsets(s, err);
-	if (rc)
-		return rc;
-	for (;;) {
-		bool moved = wait_progress(g, deadline);
-
-		s->inside = s->maybe = 0;
-		rc = tasks_for_each(g, scan_task, s, err);
-		if (rc)
-			return rc;
-		if (moved && !s->inside && !s->maybe)
-			return 0;
-		/* What a running task's stack shows again and again, while its CPU goes on, lies below the
-		 * stack pointer: a task cannot stay on a CPU inside for that long. */
-		if (moved && !s->inside && ++maybe_rounds >= MAYBE_ROUNDS)
-			return 0;
-		if (guest_now_ns() > deadline)
-			return err_set(err, -EBUSY, ERR_GUEST_BUSY, lo,
-				       "%u task(s) of the guest are still inside 0x%llx-0x%llx",
-				       s->inside, (unsigned long long)lo, (unsigned long long)hi);
-		guest_sleep_ns(POLL_NS);
-	}
+	rc = quiesce(s, guest_now_ns() + timeout_ns, err);
+	free(s->suspect);
+	return rc;
 }

@@ -89,6 +89,8 @@ class Daemon:
         return self.start()
 
     def __exit__(self, kind, value, trace):
+        if kind is not None and self.log_path.exists():
+            print(f"hvftraced's log:\n{self.log()}", flush=True)
         try:
             self.stop(check=kind is None)
         finally:
