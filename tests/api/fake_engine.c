@@ -129,7 +129,8 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 						       .text_bytes = 8192,
 						       .n_syms = 120,
 						       .n_sites = 100 };
-	g->kernel.modules[1] = (struct kernel_module){ .name = "e\xffvil", .base = 0xffffffffc0010000 };
+	g->kernel.modules[1] =
+		(struct kernel_module){ .name = "e\xffvil", .base = 0xffffffffc0010000 };
 	*ret = g;
 	return 0;
 }

@@ -25,7 +25,7 @@
 #include <time.h>
 
 #define DEFAULT_BUFFER 65536
-#define BOOT_NS 5000000000ull
+#define BOOT_NS        5000000000ull
 
 struct trace {
 	struct guest *guest;
@@ -64,7 +64,10 @@ static void record_at(const struct trace *t, u64 seq, struct trace_record *r)
 		.cpu = (u16)(seq % 2),
 		.type = TRACE_FUNCTION,
 	};
-	snprintf(r->comm, sizeof(r->comm), "%s", seq % 3 ? "sh" : "b\xff\x1b" "d");
+	snprintf(r->comm, sizeof(r->comm), "%s",
+		 seq % 3 ? "sh"
+			 : "b\xff\x1b"
+			   "d");
 }
 
 static void tell(struct trace *t)
@@ -161,7 +164,8 @@ static int refuse(struct trace *t, const struct trace_opts *o, struct err *err)
 	}
 	for (size_t i = 0; i < o->n_pids; i++) {
 		if (o->pids[i] == 99999)
-			return err_set(err, -ESRCH, ERR_FILTER_PID, 0, "the guest has no task 99999");
+			return err_set(err, -ESRCH, ERR_FILTER_PID, 0,
+				       "the guest has no task 99999");
 	}
 	if (!t->info.n_functions)
 		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0, "no function matches \"%.60s\"",
