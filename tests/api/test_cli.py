@@ -38,7 +38,7 @@ class Case(DaemonCase):
     def start(self, *args, **more):
         return subprocess.Popen([os.environ["HVFTRACE"], "-s", str(self.d.socket), *args],
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                preexec_fn=die_with_parent, **more)
+                                preexec_fn=die_with_parent, bufsize=0, **more)
 
     def running(self):
         return [t for t in self.d.get("/v1/traces")["items"] if t["state"] == "running"]
