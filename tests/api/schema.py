@@ -47,7 +47,9 @@ class Validator:
 
     def kw_type(self, arg, value, where, _):
         names = arg if isinstance(arg, list) else [arg]
-        good = any(isinstance(value, TYPES[n]) and not (n == "integer" and isinstance(value, bool)) for n in names)
+        good = any(isinstance(value, TYPES[n]) for n in names)
+        if isinstance(value, bool):  # which Python takes for an integer
+            good = "boolean" in names
         self.need(good, where, f"{value!r} is no {arg}")
 
     def kw_required(self, arg, value, where, _):

@@ -47,7 +47,8 @@ class Case(DaemonCase):
 class Usage(Case):
     def test_help(self):
         text = self.out("help")
-        for verb in ("ls", "run", "attach", "info", "functions", "modules", "trace", "record", "report", "detach"):
+        for verb in ("ls", "run", "attach", "info", "functions", "modules", "trace", "record", "report",
+                     "detach"):
             self.assertIn(f"\n  {verb} ", text)
             self.assertTrue(self.out("help", verb).startswith(f"usage: hvftrace {verb}"))
             self.assertEqual(self.out(verb, "--help"), self.out("help", verb))
@@ -58,7 +59,8 @@ class Usage(Case):
         for args, words in (([], ["which command?"]), (["atach"], ['did you mean "attach"?']),
                             (["detahc"], ['did you mean "detach"?']), (["lss"], ['did you mean "ls"?']),
                             (["xyzzy"], ['no command "xyzzy"']), (["help", "rceord"], ['mean "record"?']),
-                            (["attach"], ["which target?", "usage: hvftrace attach"]), (["attach", "a", "b"], ["only one"]),
+                            (["attach"], ["which target?", "usage: hvftrace attach"]),
+                            (["attach", "a", "b"], ["only one"]),
                             (["info"], ["which guest?"]), (["functions"], ["which guest?"]),
                             (["trace"], ["which guest?", "usage: hvftrace trace"]),
                             (["trace", "g", "vfs_*"], ["given with -l"]),
@@ -80,8 +82,9 @@ class Usage(Case):
         self.assertEqual((p.returncode, p.stdout), (2, b""))
 
     def test_no_daemon(self):
-        self.fails("-s", "/nowhere/x.sock", "info", "g", words=["no daemon answers at /nowhere/x.sock", "start it",
-                                                                "hvftraced --listen unix:/nowhere/x.sock"])
+        self.fails("-s", "/nowhere/x.sock", "info", "g",
+                   words=["no daemon answers at /nowhere/x.sock", "start it",
+                          "hvftraced --listen unix:/nowhere/x.sock"])
         self.fails("-s", "http://127.0.0.1:1", "info", "g", words=["daemon.unreachable"])
         # something that is no daemon
         path = self.d.dir / "dumb.sock"
@@ -159,12 +162,14 @@ class Guests(Case):
 class Traces(Case):
     def test_text(self):
         self.d.attach()
-        p = self.run_ok("trace", "g", "-p", "function", "-l", "vfs_*", "-n", "vfs_read", "-P", "1", "--duration", "300ms")
+        p = self.run_ok("trace", "g", "-p", "function", "-l", "vfs_*", "-n", "vfs_read", "-P", "1",
+                        "--duration", "300ms")
         lines = p.stdout.decode().splitlines()
         self.assertEqual(lines[0], "# tracer: function")
         records = [x for x in lines if not x.startswith("#")]
         self.assertGreater(len(records), 20)
-        self.assertRegex(p.stderr.decode(), rf"^{len(records)} records, 0 lost, 250 functions patched, restored\n$")
+        self.assertRegex(p.stderr.decode(),
+                         rf"^{len(records)} records, 0 lost, 250 functions patched, restored\n$")
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
 
     def test_json(self):
@@ -352,7 +357,8 @@ class Run(Case):
         super().tearDown()
 
     def run_guest(self, name, *args, env=None):
-        return self.d.cli("run", "--kernel", self.kernel, "--name", name, *args, env=dict(self.env, **(env or {})))
+        return self.d.cli("run", "--kernel", self.kernel, "--name", name, *args,
+                          env=dict(self.env, **(env or {})))
 
     def pid(self, name):
         return int((self.d.dir / f"hvftrace/guests/{name}/pid").read_text())
@@ -364,13 +370,15 @@ class Run(Case):
                            "--append", "quiet", "--initrd", "/dev/null")
         self.assertEqual((p.returncode, p.stderr), (0, b""))
         folder = self.d.dir / "hvftrace/guests/fake-boots"
-        self.assertEqual(p.stdout.decode(), f"fake-boots: Linux 6.1.0-fake, 980 functions, pid {self.pid('fake-boots')}, "
-                                            f"console {folder}/console.log\n")
+        self.assertEqual(p.stdout.decode(),
+                         f"fake-boots: Linux 6.1.0-fake, 980 functions, pid {self.pid('fake-boots')}, "
+                         f"console {folder}/console.log\n")
         self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
         self.assertEqual(self.d.get("/v1/guests/fake-boots")["target"], f"qemu:{folder}/qmp")
         args = self.args.read_text().splitlines()
         for pair in (["-accel", "tcg,thread=multi"], ["-cpu", "max"], ["-smp", "3"], ["-m", "1024M"],
-                     ["-append", "console=ttyS0 quiet"], ["-initrd", "/dev/null"], ["-kernel", str(self.kernel)],
+                     ["-append", "console=ttyS0 quiet"], ["-initrd", "/dev/null"],
+                     ["-kernel", str(self.kernel)],
                      ["-drive", f"file={self.d.dir}/a,,b.img,format=qcow2,if=virtio"],
                      ["-object", "memory-backend-memfd,id=ram,size=1024M,share=on"],
                      ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]):

@@ -86,8 +86,9 @@ class Answers(DaemonCase):
         for path in ("/v1/guests", "/v1/guests/g", "/v1/guests/g/functions?limit=3", "/v1/guests/g/functions",
                      "/v1/guests/g/modules", "/v1/guests/g/traces"):
             self.ask("GET", path)
-        t = self.ask("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_*"], "notrace": ["x"],
-                                                     "pids": [1], "mode": "overwrite", "buffer_records": 2048}, 201)["id"]
+        t = self.ask("POST", "/v1/guests/g/traces",
+                     {"tracer": "function", "filter": ["vfs_*"], "notrace": ["x"],
+                      "pids": [1], "mode": "overwrite", "buffer_records": 2048}, 201)["id"]
         f = self.ask("POST", "/v1/guests/fake-dies/traces", {"tracer": "function"}, 201)["id"]
         until("records and a loss", lambda: self.d.get(f"/v1/traces/{t}")["lost"])
         until("the other fails", lambda: self.d.get(f"/v1/traces/{f}")["state"] == "failed")
@@ -128,7 +129,8 @@ class Answers(DaemonCase):
                      {"tracer": "function", "pids": [0]}, {"tracer": "function", "pids": [4194304]},
                      {"tracer": "function", "pids": [4194305]}, {"tracer": "function", "pids": [True]},
                      {"tracer": "function", "mode": "discard"}, {"tracer": "function", "mode": "keep"},
-                     {"tracer": "function", "buffer_records": 1023}, {"tracer": "function", "buffer_records": 67108865},
+                     {"tracer": "function", "buffer_records": 1023},
+                     {"tracer": "function", "buffer_records": 67108865},
                      {"tracer": "function", "notrace": None}, {"tracer": "function", "x": 1}):
             schema = self.doc["components"]["schemas"]["TraceStart"]
             r = self.d.request("POST", "/v1/guests/g/traces", body)
