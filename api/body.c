@@ -2,7 +2,7 @@
 /* Request bodies. See body.h. */
 #include "api/body.h"
 
-#include "base/cleanup.h"
+#include "api/names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -111,14 +111,6 @@ static const char *take_string(json_t *v, const char *pointer, size_t max, struc
 	return json_string_value(v);
 }
 
-bool body_name_valid(const char *name)
-{
-	size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-				  "0123456789._-");
-
-	return len && len <= BODY_MAX_NAME && !name[len] && name[0] != '.' && name[0] != '-';
-}
-
 bool body_is_empty(const char *data, size_t len)
 {
 	json_error_t e;
@@ -148,11 +140,11 @@ int body_guest_parse(const char *data, size_t len, struct body_guest *ret, struc
 	if (!v)
 		problem_add(p, "/target", "is required");
 	else
-		b.target = take_string(v, "/target", BODY_MAX_TARGET, p);
+		b.target = take_string(v, "/target", NAME_MAX_TARGET, p);
 	v = json_object_get(b.doc, "name");
 	if (v)
-		b.name = take_string(v, "/name", BODY_MAX_NAME, p);
-	if (b.name && !body_name_valid(b.name))
+		b.name = take_string(v, "/name", NAME_MAX_BYTES, p);
+	if (b.name && !name_valid(b.name))
 		problem_add(
 			p, "/name",
 			"must have only letters, digits, '.', '_', '-', and start with none of '.-'");

@@ -11,8 +11,6 @@
 
 #include <jansson.h>
 
-#define BODY_MAX_TARGET 255
-#define BODY_MAX_NAME   64
 #define BODY_MAX_GLOBS  4096
 #define BODY_MAX_GLOB   511
 #define BODY_MAX_PIDS   1024
@@ -57,8 +55,5 @@ void body_trace_deinit(struct body_trace *b);
 
 /** body_is_empty - nothing, or an empty JSON object: what operations without a body take */
 bool body_is_empty(const char *data, size_t len);
-
-/** body_name_valid - is @name a guest's name: [A-Za-z0-9._-]{1,64}, not starting with a dot or dash */
-bool body_name_valid(const char *name);
 
 #endif

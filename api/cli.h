@@ -107,7 +107,6 @@ struct cli_follow {
 	const char *accept;
 	int out_fd;
 	u64 duration_ns; /* 0: until SIGINT, SIGTERM or its own end */
-	bool out_closed; /* result: the reader of our output left */
 };
 /** cli_follow_signals - those that end a trace; to be blocked before it starts */
 void cli_follow_signals(sigset_t *ret);

@@ -51,10 +51,10 @@ static size_t pass_on(char *data, size_t size, size_t n, void *arg)
 	curl_easy_getinfo(w->stream, CURLINFO_RESPONSE_CODE, &status);
 	if (status != 200)
 		return cli_http_collect(data, size, n, &w->refusal);
-	if (write_all(w->f->out_fd, data, size * n))
-		return size * n;
-	w->write_errno = errno;
-	return 0; /* ends the transfer, and with it (on_close) the trace */
+	/* once writing has failed the rest is read all the same, up to the end that tells the totals */
+	if (!w->write_errno && !write_all(w->f->out_fd, data, size * n))
+		w->write_errno = errno;
+	return size * n;
 }
 
 static int start_stop(struct follow *w)
@@ -111,11 +111,7 @@ static int judge(struct follow *w, CURLcode r)
 	long http_status = 0;
 
 	curl_easy_getinfo(w->stream, CURLINFO_RESPONSE_CODE, &http_status);
-	if (w->write_errno == EPIPE) {
-		w->f->out_closed = true;
-		return CLI_OK;
-	}
-	if (w->write_errno)
+	if (w->write_errno && w->write_errno != EPIPE) /* EPIPE: the reader has seen enough */
 		return cli_fail("cannot write the output: %s", strerrordesc_np(w->write_errno));
 	if (r != CURLE_OK)
 		return cli_http_no_answer(w->c, w->stream, r);
@@ -166,6 +162,12 @@ static int transfer(struct follow *w, int signal_fd, int timer_fd)
 			return cli_fail("the stream broke (daemon.protocol)");
 		if (is_over(w, &status))
 			return status;
+		if (w->write_errno && !w->stopping) {
+			status = start_stop(w);
+			if (status != CLI_OK)
+				return status;
+			continue;
+		}
 		extra[0].revents = extra[1].revents = 0;
 		curl_multi_poll(w->multi, extra, ARRAY_SIZE(extra), 1000, NULL);
 		if (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verb run: start a guest, wait until its kernel is up, attach it. */
 #include "api/accel.h"
-#include "api/body.h"
 #include "api/cli.h"
 #include "api/cli_qemu.h"
+#include "api/names.h"
 #include "base/cleanup.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ struct run_args {
 	struct qemu_opts qemu;
 	const char *accel;
 	u64 timeout_ns;
-	char name[BODY_MAX_NAME + 1];
+	char name[NAME_MAX_BYTES + 1];
 };
 
 static u64 now_ns(void)
@@ -82,10 +82,10 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 					 optarg);
 		return -1;
 	case 'n':
-		if (!body_name_valid(optarg))
+		if (!name_valid(optarg))
 			return cli_usage(verb,
 					 "--name takes 1 to %d letters, digits, '.', '_', '-'",
-					 BODY_MAX_NAME);
+					 NAME_MAX_BYTES);
 		snprintf(a->name, sizeof(a->name), "%s", optarg);
 		return -1;
 	case 'c':

@@ -176,19 +176,29 @@ static const char *cell(const struct cli_table *t, size_t row, size_t col)
 	return t->rows[row][col] ? t->rows[row][col] : "-";
 }
 
+/* How wide it is on a terminal, near enough: characters, not bytes. */
+static size_t text_width(const char *s)
+{
+	size_t n = 0;
+
+	for (; *s; s++)
+		n += (*s & 0xc0) != 0x80;
+	return n;
+}
+
 void cli_table_print(struct cli_table *t)
 {
 	size_t width[16] = { 0 };
 
 	for (size_t r = 0; r < t->n_rows; r++) {
 		for (size_t i = 0; i < t->n_cols && i < ARRAY_SIZE(width); i++)
-			width[i] = MAX(width[i], strlen(cell(t, r, i)));
+			width[i] = MAX(width[i], text_width(cell(t, r, i)));
 	}
 	for (size_t r = 0; r < t->n_rows; r++) {
 		for (size_t i = 0; i < t->n_cols && i < ARRAY_SIZE(width); i++) {
 			cli_text(stdout, cell(t, r, i));
 			if (i + 1 < t->n_cols)
-				printf("%*s", (int)(width[i] - strlen(cell(t, r, i)) + 2), "");
+				printf("%*s", (int)(width[i] - text_width(cell(t, r, i)) + 2), "");
 			free(t->rows[r][i]);
 		}
 		putchar('\n');

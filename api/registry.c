@@ -2,6 +2,7 @@
 /* The daemon's guests. See registry.h; traces are in registry_trace.c. */
 #include "api/registry.h"
 
+#include "api/names.h"
 #include "api/registry_impl.h"
 #include "base/cleanup.h"
 #define LOG_PREFIX "registry"
@@ -35,7 +36,7 @@ int registry_create(const char *state_dir, struct hub *hub, struct registry **re
 }
 
 /* The name of a guest that can be detached now; waits while there are only others. */
-static bool next_to_close(struct registry *reg, char name_ret[BODY_MAX_NAME + 1])
+static bool next_to_close(struct registry *reg, char name_ret[NAME_MAX_BYTES + 1])
 {
 	struct guest_entry *g;
 
@@ -60,7 +61,7 @@ unsigned registry_close(struct registry *reg)
 	struct guest_restore restore;
 	struct err err = { 0 };
 	unsigned n_failed = 0;
-	char name[BODY_MAX_NAME + 1];
+	char name[NAME_MAX_BYTES + 1];
 
 	while (next_to_close(reg, name)) {
 		if (registry_detach(reg, name, true, &restore, &err) == 0)
@@ -109,68 +110,16 @@ static void unlink_guest(struct guest_entry *g)
 	pthread_cond_broadcast(&reg->changed);
 }
 
-/* File names that say nothing about the guest: then its folder's name does. */
-static bool name_is_generic(const char *name)
+static bool choose_name(struct registry *reg, const char *target, char ret[NAME_MAX_BYTES + 1])
 {
-	static const char *const generic[] = { "qmp",      "monitor", "mon",    "sock",
-					       "qmp-sock", "socket",  "control" };
+	char stem[NAME_MAX_BYTES + 1];
 
-	for (size_t i = 0; i < ARRAY_SIZE(generic); i++) {
-		if (strcmp(name, generic[i]) == 0)
-			return true;
-	}
-	return !*name;
-}
-
-/* The last component of @path, without ".qmp", ".sock" and the like; cuts @path before it. */
-static void last_component(char *path, char ret[BODY_MAX_NAME + 1])
-{
-	static const char *const endings[] = { ".qmp", ".sock", ".socket", ".monitor", ".mon" };
-	char *base = strrchr(path, '/'), *dot;
-
-	snprintf(ret, BODY_MAX_NAME + 1, "%s", base ? base + 1 : path);
-	*(base ? base : path) = 0;
-	for (size_t i = 0; i < ARRAY_SIZE(endings); i++) {
-		dot = strrchr(ret, '.');
-		if (dot && dot != ret && strcmp(dot, endings[i]) == 0)
-			*dot = 0;
-	}
-}
-
-void registry_derive_name(const char *target, char ret[BODY_MAX_NAME + 1])
-{
-	char path[BODY_MAX_TARGET + 1], *colon;
-
-	snprintf(path, sizeof(path), "%s", target);
-	colon = strchr(path, ':');
-	if (colon && strncmp(path, "pid:", 4) == 0) {
-		snprintf(ret, BODY_MAX_NAME + 1, "pid-%.32s", colon + 1);
-	} else {
-		memmove(path, colon ? colon + 1 : path, strlen(colon ? colon + 1 : path) + 1);
-		last_component(path, ret);
-		while (name_is_generic(ret) && path[0])
-			last_component(path, ret);
-	}
-	for (char *c = ret; *c; c++) {
-		if (!body_name_valid((char[]){ 'x', *c, 0 }))
-			*c = '-';
-	}
-	if (ret[0] == '.' || ret[0] == '-')
-		ret[0] = '_';
-	if (!ret[0])
-		snprintf(ret, BODY_MAX_NAME + 1, "guest");
-}
-
-static bool choose_name(struct registry *reg, const char *target, char ret[BODY_MAX_NAME + 1])
-{
-	char stem[BODY_MAX_NAME + 1];
-
-	registry_derive_name(target, stem);
+	name_derive(target, stem);
 	memcpy(ret, stem, sizeof(stem));
 	for (unsigned i = 2; find_guest(reg, ret); i++) {
 		if (i > 9999)
 			return false;
-		snprintf(ret, BODY_MAX_NAME + 1, "%.59s-%u", stem, i);
+		snprintf(ret, NAME_MAX_BYTES + 1, "%.59s-%u", stem, i);
 	}
 	return true;
 }

@@ -13,6 +13,7 @@
 #define API_REGISTRY_H
 
 #include "api/body.h"
+#include "api/names.h"
 #include "base/err.h"
 #include "base/types.h"
 #include "patcher/guest.h"
@@ -37,8 +38,8 @@ struct guest_entry {
 	struct guest_entry *next;
 	enum entry_state state;
 	unsigned refs, users;
-	char name[BODY_MAX_NAME + 1];
-	char target[BODY_MAX_TARGET + 1];
+	char name[NAME_MAX_BYTES + 1];
+	char target[NAME_MAX_TARGET + 1];
 	u64 attached_ns; /* host CLOCK_REALTIME */
 	struct guest *guest; /* for users only */
 };
@@ -145,8 +146,5 @@ bool registry_trace_use(struct trace_entry *t);
 void registry_trace_unuse(struct trace_entry *t);
 
 void registry_totals(struct registry *reg, struct registry_totals *ret);
-
-/** registry_derive_name - a name for a guest from its target, without regard to others */
-void registry_derive_name(const char *target, char ret[BODY_MAX_NAME + 1]);
 
 #endif

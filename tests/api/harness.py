@@ -92,12 +92,13 @@ class Daemon:
                                             env=self.env, preexec_fn=die_with_parent)
 
     def start(self):
+        before = len(self.log()) if self.log_path.exists() else 0
         self.spawn()
 
         def up():
             if self.process.poll() is not None:
                 raise AssertionError(f"hvftraced ended with {self.process.returncode}: {self.log()}")
-            return "listening on" in self.log()
+            return "listening on" in self.log()[before:]
         until("hvftraced listens", up)
         return self
 

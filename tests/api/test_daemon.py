@@ -38,10 +38,11 @@ class Options(TestCase):
             pathlib.Path(d, "file").touch()
             for place, words in (("tcp:0.0.0.0:1", "only loopback"), ("tcp:192.0.2.1:80", "only loopback"),
                                  ("tcp:[::]:80", "only loopback"), ("tcp:127.0.0.1", "no address and port"),
-                                 ("tcp:127.0.0.1:x", "no address and port"), ("tcp:127.0.0.1:65536", "no address"),
+                                 ("tcp:127.0.0.1:x", "no address and port"),
+                                 ("tcp:127.0.0.1:65536", "no address"),
                                  ("tcp:example.org:80", "no address"), ("udp:1", "no place to listen"),
                                  ("unix:", "1 to 107 bytes"), ("unix:/" + "x" * 200, "1 to 107 bytes"),
-                                 (f"unix:{d}/file", "is no socket"), (f"unix:{d}/file/x", "cannot make")):
+                                 (f"unix:{d}/file", "is no socket"), (f"unix:{d}/file/x", "Not a directory")):
                 p = run("--state-dir", d + "/state", "--listen", place)
                 self.assertEqual(p.returncode, 1, place)
                 self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)

@@ -18,7 +18,8 @@ class Codes(DaemonCase):
 
     def test_each_from_attaching(self):
         for code, status, hint in codes():
-            p = self.problem(self.d.request("POST", "/v1/guests", {"target": f"qemu:/err/{code}"}), int(status), code)
+            p = self.problem(self.d.request("POST", "/v1/guests", {"target": f"qemu:/err/{code}"}),
+                             int(status), code)
             self.assertEqual(p["hint"], hint)
             self.assertIn(code, p["detail"])
             self.assertEqual("address" in p, code == "guest.text_changed")
@@ -39,7 +40,8 @@ class Codes(DaemonCase):
             self.assertEqual(p.stderr.decode(), f"hvftrace: asked to fail with {code} ({code}): {hint}\n")
 
     def test_targets(self):
-        for target, status, code in (("qemu:/nosuch", 404, "target.no_socket"), ("pid:1", 404, "target.no_process"),
+        for target, status, code in (("qemu:/nosuch", 404, "target.no_socket"),
+                                     ("pid:1", 404, "target.no_process"),
                                      ("nonsense", 400, "target.syntax"), ("xen:1", 400, "target.syntax")):
             self.problem(self.d.request("POST", "/v1/guests", {"target": target}), status, code)
 

@@ -13,7 +13,8 @@ class Guests(DaemonCase):
         self.assertEqual((r.status, r.headers["Location"]), (201, "/v1/guests/web1"))
         g = self.d.get(r.headers["Location"])
         self.assertEqual(g, r.body)
-        self.assertEqual((g["name"], g["target"], g["release"], g["vcpus"]), ("web1", "qemu:/fake", "6.1.0-fake", 2))
+        self.assertEqual((g["name"], g["target"], g["release"], g["vcpus"]),
+                         ("web1", "qemu:/fake", "6.1.0-fake", 2))
         self.assertEqual(g["kaslr_offset"], "0x1e000000")
         self.assertEqual(g["agent"], {"loaded": False, "text": None, "data": None, "bytes": 0})
         self.assertEqual(g["traces"], [])
@@ -106,14 +107,16 @@ class Functions(DaemonCase):
         self.assertEqual({f["state"] for f in self.pages(state="in_use")[0]}, {"in_use"})
         self.assertEqual(self.pages(glob="no_such")[0], [])
         self.assertEqual(self.pages(module="none")[0], [])
-        self.assertEqual([f["name"] for f in self.pages(glob="*_fn_00[12]")[0]], ["tcp_fn_001", "ext4_fn_002"])
+        self.assertEqual([f["name"] for f in self.pages(glob="*_fn_00[12]")[0]],
+                         ["tcp_fn_001", "ext4_fn_002"])
 
     def test_cursors(self):
         self.d.attach()
         # a place that moved is found by its address; one that is gone is not
         page = self.d.get("/v1/guests/g/functions?limit=1&cursor=77-ffffffff81000004")
         self.assertEqual(page["items"][0]["name"], "tcp_fn_001")
-        self.problem(self.d.request("GET", "/v1/guests/g/functions?cursor=3-ffffffff8fffffff"), 409, "conflict")
+        self.problem(self.d.request("GET", "/v1/guests/g/functions?cursor=3-ffffffff8fffffff"), 409,
+                     "conflict")
         self.assertEqual(self.d.get("/v1/guests/g/functions?cursor=999-ffffffff8100f9c4")["items"], [])
 
     def test_modules(self):
@@ -126,7 +129,8 @@ class Functions(DaemonCase):
     def test_of_no_guest(self):
         for path in ("functions", "modules", "traces"):
             self.problem(self.d.request("GET", f"/v1/guests/none/{path}"), 404, "not_found")
-        self.problem(self.d.request("POST", "/v1/guests/none/traces", {"tracer": "function"}), 404, "not_found")
+        self.problem(self.d.request("POST", "/v1/guests/none/traces", {"tracer": "function"}), 404,
+                     "not_found")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """HTTP itself: routes, methods, bodies, limits, other sites, many clients."""
 
 import concurrent.futures
+import http.client
 import json
 import socket
 import unittest
@@ -23,7 +24,8 @@ class Routes(DaemonCase):
         self.assertTrue(r.text.endswith(b"\n"))
 
     def test_nothing_there(self):
-        for path in ("/", "/v1", "/v1/", "/v1/guests/", "/v1/guests/a/b", "/v2/guests", "/healthz/", "//healthz",
+        for path in ("/", "/v1", "/v1/", "/v1/guests/", "/v1/guests/a/b", "/v2/guests", "/healthz/",
+                     "//healthz",
                      "/v1/guests/" + "x" * 65, "/v1/guests//functions"):
             self.problem(self.d.request("GET", path), 404, "not_found")
 
@@ -178,7 +180,6 @@ class OtherSites(TestCase):
             port = int(d.log().split("listening on tcp:127.0.0.1:")[1].split("\n")[0])
 
             def ask(headers, method="GET"):
-                import http.client
                 c = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
                 c.putrequest(method, "/v1/guests", skip_host=True)
                 for k, v in headers:
@@ -221,7 +222,8 @@ class ManyClients(DaemonCase):
                 return json.loads(text)
             for _ in range(5):
                 ask("POST", "/v1/guests", {"target": f"qemu:/{n}/fake", "name": f"g{n}"}, 201)
-                t = ask("POST", f"/v1/guests/g{n}/traces", {"tracer": "function", "filter": ["vfs_*"]}, 201)["id"]
+                t = ask("POST", f"/v1/guests/g{n}/traces", {"tracer": "function", "filter": ["vfs_*"]},
+                        201)["id"]
                 assert any(g["name"] == f"g{n}" for g in ask("GET", "/v1/guests")["items"])
                 seen = 0
                 while not seen:
@@ -255,8 +257,8 @@ class ManyClients(DaemonCase):
             d.attach()
             self.assertEqual(len(d.get("/v1/guests")["items"]), 1)  # not those that are not there yet
             self.problem(d.request("GET", "/v1/guests/fake-gate"), 404, "not_found")
-            self.problem(d.request("POST", "/v1/guests", {"target": "qemu:/x/fake", "name": "fake-gate"}), 409,
-                         "conflict")
+            self.problem(d.request("POST", "/v1/guests", {"target": "qemu:/x/fake", "name": "fake-gate"}),
+                         409, "conflict")
             d.open_gate()
             self.assertEqual({f.result().status for f in slow}, {201})
         self.assertEqual(len(d.get("/v1/guests")["items"]), 11)

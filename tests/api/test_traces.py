@@ -52,7 +52,8 @@ class Traces(DaemonCase):
             seqs += [r["seq"] for r in page["items"]]
         self.assertEqual(seqs, list(range(1, total + 1)))
         r = self.d.get(f"/v1/traces/{t}/records?limit=1")["items"][0]
-        self.assertEqual((r["type"], r["pid"], r["function"], r["module"]), ("function", 101, "vfs_fn_004", None))
+        self.assertEqual((r["type"], r["pid"], r["function"], r["module"]),
+                         ("function", 101, "vfs_fn_004", None))
 
     def test_records_that_are_gone(self):
         self.d.attach("fake-fast")
@@ -79,8 +80,8 @@ class Traces(DaemonCase):
     def test_one_start_of_many_wins(self):
         self.d.attach()
         with concurrent.futures.ThreadPoolExecutor(10) as pool:
-            got = list(pool.map(lambda _: self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function"}).status,
-                                range(10)))
+            got = list(pool.map(lambda _: self.d.request("POST", "/v1/guests/g/traces",
+                                                         {"tracer": "function"}).status, range(10)))
         self.assertEqual(sorted(got), [201] + [409] * 9)
 
     def test_detach_waits_for_a_start(self):
@@ -132,7 +133,8 @@ class Traces(DaemonCase):
         for _ in range(20):
             t = self.d.trace()
             with concurrent.futures.ThreadPoolExecutor(4) as pool:
-                got = list(pool.map(lambda _, t=t: self.d.request("DELETE", f"/v1/traces/{t}").status, range(4)))
+                got = list(pool.map(lambda _, t=t: self.d.request("DELETE", f"/v1/traces/{t}").status,
+                                    range(4)))
             self.assertEqual(sorted(got), [200, 404, 404, 404])
 
     def test_metrics(self):

@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command hvftrace, against a daemon without guests."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import stat
+import subprocess
+import unittest
+
+from harness import SLOW, DaemonCase, die_with_parent, until
+
+LS_HEAD = ["NAME", "ACCEL", "VCPUS", "KERNEL", "FUNCTIONS", "STATE", "TARGET"]
+
+
+class Case(DaemonCase):
+    def run_ok(self, *args, **more):
+        p = self.d.cli(*args, **more)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        return p
+
+    def out(self, *args):
+        p = self.run_ok(*args)
+        self.assertEqual(p.stderr, b"")
+        return p.stdout.decode()
+
+    def fails(self, *args, status=1, words=()):
+        p = self.d.cli(*args)
+        self.assertEqual((p.returncode, p.stdout), (status, b""), p.stderr)
+        if status == 1:
+            self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)
+        self.assertTrue(p.stderr.startswith(b"hvftrace: "), p.stderr)
+        for w in words:
+            self.assertIn(w, p.stderr.decode())
+
+    def start(self, *args, **more):
+        return subprocess.Popen([os.environ["HVFTRACE"], "-s", str(self.d.socket), *args],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=die_with_parent, bufsize=0, **more)
+
+    def running(self):
+        return [t for t in self.d.get("/v1/traces")["items"] if t["state"] == "running"]
+
+
+class Usage(Case):
+    def test_help(self):
+        text = self.out("help")
+        for verb in ("ls", "run", "attach", "info", "functions", "modules", "trace", "record", "report",
+                     "detach"):
+            self.assertIn(f"\n  {verb} ", text)
+            self.assertTrue(self.out("help", verb).startswith(f"usage: hvftrace {verb}"))
+            self.assertEqual(self.out(verb, "--help"), self.out("help", verb))
+        self.assertEqual(self.out("--help"), text)
+        self.assertRegex(self.out("--version"), r"^hvftrace \d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage(self):
+        for args, words in (([], ["which command?"]), (["atach"], ['did you mean "attach"?']),
+                            (["detahc"], ['did you mean "detach"?']), (["lss"], ['did you mean "ls"?']),
+                            (["xyzzy"], ['no command "xyzzy"']), (["help", "rceord"], ['mean "record"?']),
+                            (["attach"], ["which target?", "usage: hvftrace attach"]),
+                            (["attach", "a", "b"], ["only one"]),
+                            (["info"], ["which guest?"]), (["functions"], ["which guest?"]),
+                            (["trace"], ["which guest?", "usage: hvftrace trace"]),
+                            (["trace", "g", "vfs_*"], ["given with -l"]),
+                            (["trace", "g", "-p", "nonsense"], ["-p takes function"]),
+                            (["trace", "g", "-P", "x"], ["-P takes a pid"]),
+                            (["trace", "g", "-P", "0"], ["-P takes a pid"]),
+                            (["trace", "g", "--duration", "1d"], ["--duration takes"]),
+                            (["trace", "g", "--duration", "0"], ["--duration takes"]),
+                            (["trace", "g", "--format", "xml"], ["--format takes"]),
+                            (["record", "g"], ["-o FILE is needed"]), (["report"], ["which file?"]),
+                            (["run"], ["--kernel is needed"]),
+                            (["run", "--kernel", "/dev/null", "--cpus", "0"], ["--cpus takes"]),
+                            (["run", "--kernel", "/dev/null", "--memory", "1M"], ["--memory takes"]),
+                            (["run", "--kernel", "/dev/null", "--accel", "xen"], ["--accel takes"]),
+                            (["run", "--kernel", "/dev/null", "--name", "a/b"], ["--name takes"]),
+                            (["run", "--kernel", "/dev/null", "word"], ['what is "word"?'])):
+            self.fails(*args, status=2, words=words)
+        p = self.d.cli("info", "--nonsense")
+        self.assertEqual((p.returncode, p.stdout), (2, b""))
+
+    def test_no_daemon(self):
+        self.fails("-s", "/nowhere/x.sock", "info", "g",
+                   words=["no daemon answers at /nowhere/x.sock", "start it",
+                          "hvftraced --listen unix:/nowhere/x.sock"])
+        self.fails("-s", "http://127.0.0.1:1", "info", "g", words=["daemon.unreachable"])
+        # something that is no daemon
+        path = self.d.dir / "dumb.sock"
+        s = socket.socket(socket.AF_UNIX)
+        s.bind(str(path))
+        s.listen(1)
+        p = subprocess.Popen([os.environ["HVFTRACE"], "-s", str(path), "info", "g"], stderr=subprocess.PIPE)
+        c, _ = s.accept()
+        c.recv(4096)
+        c.sendall(b"SSH-2.0-nonsense\r\n")
+        c.close()
+        s.close()
+        _, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual((p.returncode, len(err.splitlines())), (1, 1), err)
+
+
+class Guests(Case):
+    def test_attach_info_detach(self):
+        self.assertEqual(self.out("attach", "qemu:/fake", "--name", "web1"),
+                         "web1: Linux 6.1.0-fake, 2 vCPUs (tcg), 980 functions, found in 34 ms\n")
+        info = self.out("info", "web1")
+        self.assertIn("release       6.1.0-fake\n", info)
+        self.assertIn("functions     1000, 980 can be traced, 10 in use by the guest, 0 armed\n", info)
+        self.assertEqual(json.loads(self.out("--json", "info", "web1"))["name"], "web1")
+        self.assertEqual(json.loads(self.out("info", "--json", "web1"))["name"], "web1")
+        self.assertEqual(self.out("detach", "web1"), "web1: detached, 0 sites put back, verified\n")
+        self.fails("info", "web1", words=["there is no guest web1 (not_found)"])
+        self.fails("detach", "web1", words=["not_found"])
+        self.fails("attach", "qemu:/fake", "--name", "a b", words=["/name", "bad_request"])
+
+    def test_ls(self):
+        self.d.attach(name="web1")
+        lines = self.out("ls").splitlines()
+        self.assertEqual(lines[0].split(), LS_HEAD)
+        self.assertEqual(lines[1].split(), ["web1", "tcg", "2", "6.1.0-fake", "980", "running", "qemu:/fake"])
+        doc = json.loads(self.out("--json", "ls"))
+        self.assertEqual(doc["guests"], self.d.get("/v1/guests")["items"])
+        self.assertIsInstance(doc["others"], list)
+
+    def test_functions(self):
+        self.d.attach()
+        lines = self.out("functions", "g").splitlines()
+        self.assertEqual(len(lines), 1000)
+        self.assertEqual((lines[0], lines[50], lines[51]),
+                         ("vfs_fn_000", "ext4_fn_050 (disabled)", "sched_fn_051 (in use by the guest)"))
+        self.assertEqual(lines[900], "vfs_fn_900 [fakemod]")
+        self.assertEqual(lines[998], "bad_\ufffd?[31m_name [fakemod]")  # nothing that a terminal acts on
+        self.assertEqual(self.out("functions", "g", "vfs_r*", "tcp_fn_00?"),
+                         "tcp_fn_001\ntcp_fn_005\ntcp_fn_009\nvfs_read\n")
+        items = [json.loads(x) for x in self.out("functions", "--json", "g", "vfs_read").splitlines()]
+        self.assertEqual(items, [{"name": "vfs_read", "module": None, "ip": "0xffffffff81000284",
+                                  "state": "traceable"}])
+
+    def test_modules(self):
+        self.d.attach()
+        lines = self.out("modules", "g").splitlines()
+        self.assertEqual(lines[1].split(), ["fakemod", "0xffffffffc0000000", "8192", "100"])
+
+    def test_detach_while_traced(self):
+        self.d.attach()
+        self.d.trace()
+        self.fails("detach", "g", words=["trace t1 of guest g is running", "conflict"])
+        self.out("detach", "g", "--force")
+
+    def test_output_that_cannot_be_written(self):
+        self.d.attach()
+        for verb in ("functions", "info", "modules"):
+            with open("/dev/full", "wb") as full:
+                p = subprocess.run([os.environ["HVFTRACE"], "-s", str(self.d.socket), verb, "g"], stdout=full,
+                                   stderr=subprocess.PIPE, timeout=20 * SLOW, check=False)
+            self.assertEqual((p.returncode, p.stderr.decode()),
+                             (1, "hvftrace: cannot write the output: No space left on device\n"))
+
+
+class Traces(Case):
+    def test_text(self):
+        self.d.attach()
+        p = self.run_ok("trace", "g", "-p", "function", "-l", "vfs_*", "-n", "vfs_read", "-P", "1",
+                        "--duration", "300ms")
+        lines = p.stdout.decode().splitlines()
+        self.assertEqual(lines[0], "# tracer: function")
+        records = [x for x in lines if not x.startswith("#")]
+        self.assertGreater(len(records), 20)
+        self.assertRegex(p.stderr.decode(),
+                         rf"^{len(records)} records, 0 lost, 250 functions patched, restored\n$")
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+
+    def test_json(self):
+        self.d.attach()
+        for args in (["--json", "trace", "g"], ["trace", "g", "--format", "json"]):
+            p = self.run_ok(*args, "--duration", "100ms")
+            items = [json.loads(x) for x in p.stdout.splitlines()]
+            self.assertEqual([x["seq"] for x in items[:-1]], list(range(1, len(items))))
+            self.assertEqual(items[-1]["type"], "end")
+
+    def test_refused(self):
+        self.d.attach()
+        self.fails("trace", "g", "-l", "nope_*", words=['no function matches "nope_*" (filter.no_match)',
+                                                       "hvftrace functions"])
+        self.fails("trace", "g", "-P", "99999", words=["filter.no_such_pid"])
+        self.fails("trace", "none", words=["not_found"])
+        self.fails("record", "g", "-o", "/nonexistent/x", words=["cannot write /nonexistent/x"])
+
+    def test_signals_end_it_in_order(self):
+        self.d.attach()
+        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            p = self.start("trace", "g")
+            self.assertTrue(p.stdout.readline())
+            p.send_signal(sig)
+            out, err = p.communicate(timeout=20 * SLOW)
+            self.assertEqual(p.returncode, 0, err)
+            n = len([x for x in out.splitlines() if not x.startswith(b"#")])
+            self.assertEqual(err.decode(), f"{n} records, 0 lost, 980 functions patched, restored\n")
+            self.assertEqual(self.d.get("/v1/traces")["items"], [])
+
+    def test_signal_while_it_starts(self):
+        self.d.attach("fake-slow")
+        p = self.start("trace", "g")
+        until("it is on its way",
+              lambda: "hvftrace_http_connections 2" in self.d.request("GET", "/metrics").text.decode())
+        p.send_signal(signal.SIGINT)
+        self.d.open_gate()
+        _, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual(p.returncode, 0, err)
+        self.assertIn(b"restored", err)
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+
+    def test_killed(self):
+        self.d.attach()
+        p = self.start("trace", "g")
+        self.assertTrue(p.stdout.readline())
+        p.kill()
+        p.communicate()
+        until("its trace is gone", lambda: not self.d.get("/v1/traces")["items"])
+
+    def test_reader_that_has_seen_enough(self):
+        self.d.attach("fake-fast")
+        p = self.start("trace", "g")
+        p.stdout.readline()
+        p.stdout.close()
+        self.assertEqual(p.wait(20 * SLOW), 0)
+        self.assertIn(b"restored", p.stderr.read())
+        p.stderr.close()
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+
+    def test_slow_reader_sees_its_losses(self):
+        self.d.attach("fake-fast")
+        p = self.start("trace", "g")
+        first = p.stdout.readline()
+        until("the buffer goes round", lambda: self.d.get("/v1/traces/t1")["records"] > 600000, 30)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60 * SLOW)
+        lines = (first + out).decode().splitlines()
+        lost = sum(int(x.split()[1]) for x in lines if x.startswith("[LOST"))
+        n = len([x for x in lines if x[0] not in "#["])
+        total, told = int(err.split()[0]), int(err.split()[2])
+        self.assertGreater(lost, 0)
+        self.assertEqual((told, n + lost), (lost, total), err)
+
+    def test_vmm_that_goes(self):
+        self.d.attach("fake-dies")
+        p = self.d.cli("trace", "g")
+        self.assertEqual(p.returncode, 1)
+        lines = p.stderr.decode().splitlines()
+        self.assertEqual(lines[0], "200 records, 0 lost, 980 functions patched, NOT verified to be restored")
+        self.assertIn("(vmm.gone)", lines[1])
+
+    def test_stop_that_fails(self):
+        self.d.attach("fake-stop")
+        p = self.d.cli("trace", "g", "--duration", "100ms")
+        self.assertEqual((p.returncode, len(p.stderr.splitlines())), (1, 1), p.stderr)
+        self.assertIn(b"journal.failed", p.stderr)
+        until("tried again and gone", lambda: not self.d.get("/v1/traces")["items"])
+
+    def test_daemon_that_goes(self):
+        self.d.attach()
+        p = self.start("trace", "g")
+        p.stdout.readline()
+        self.d.process.kill()
+        self.d.process.wait()
+        _, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual((p.returncode, len(err.splitlines())), (1, 1), err)
+        self.d.start()
+
+
+class Recordings(Case):
+    def test_record_and_report(self):
+        self.d.attach()
+        path = self.d.dir / "r.hvft"
+        p = self.run_ok("record", "g", "-l", "vfs_*", "--duration", "300ms", "-o", path)
+        self.assertEqual(p.stdout, b"")
+        closing = p.stderr.decode()
+        self.assertRegex(closing, r"^\d+ records, 0 lost, 251 functions patched, restored\n$")
+        self.assertEqual(stat.S_IMODE(path.stat().st_mode), 0o600)
+        n = int(closing.split()[0])
+        p = self.run_ok("report", path)
+        text = p.stdout.decode().splitlines()
+        self.assertEqual(p.stderr.decode(), closing)
+        self.assertIn(f"# entries-in-buffer/entries-written: {n}/{n}   #P:2", text)
+        self.assertEqual(len([x for x in text if x[0] != "#"]), n)
+        p = self.run_ok("report", path, "--format", "json")
+        items = [json.loads(x) for x in p.stdout.splitlines()]
+        self.assertEqual([x["seq"] for x in items[:-1]], list(range(1, n + 1)))
+        # no daemon is needed
+        self.assertEqual(self.d.cli("-s", "/nowhere", "report", path).returncode, 0)
+
+    def test_cut_and_damaged(self):
+        self.d.attach()
+        path = self.d.dir / "r.hvft"
+        self.run_ok("record", "g", "--duration", "200ms", "-o", path)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:len(whole) // 2])
+        p = self.d.cli("report", path)
+        self.assertEqual((p.returncode, len(p.stderr.splitlines())), (1, 1))
+        n = len([x for x in p.stdout.decode().splitlines() if x[0] != "#"])
+        self.assertIn(f"was cut after {n} records", p.stderr.decode())
+        for data in (b"", b"nonsense" * 100, whole[:3]):
+            path.write_bytes(data)
+            self.fails("report", path, words=["file.format"])
+        self.fails("report", self.d.dir / "none", words=["none"])
+
+    def test_losses_are_recorded(self):
+        self.d.attach("fake-lossy")
+        path = self.d.dir / "r.hvft"
+        p = self.run_ok("record", "g", "--duration", "500ms", "-o", path)
+        lost = int(p.stderr.split()[2])
+        self.assertGreater(lost, 0)
+        p = self.run_ok("report", path, "--format", "json")
+        items = [json.loads(x) for x in p.stdout.splitlines()]
+        self.assertEqual(sum(x["count"] for x in items if x["type"] == "lost"), lost)
+
+    def test_full_disk(self):
+        self.d.attach()
+        self.fails("record", "g", "-o", "/dev/full", words=["No space left on device"])
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+
+
+FAKE_QEMU = """#!/bin/sh
+printf '%s\\n' "$@" > "$HVF_TEST_ARGS"
+[ -z "$HVF_TEST_FAIL" ] || { echo "qemu: $HVF_TEST_FAIL" >&2; exit 1; }
+while [ $# -gt 0 ]; do
+	case $1 in -pidfile) pidfile=$2 ;; esac
+	shift
+done
+sleep 60 >/dev/null 2>&1 &
+echo $! > "$pidfile"
+"""
+
+
+class Run(Case):
+    def setUp(self):
+        super().setUp()
+        self.bin = self.d.dir / "bin"
+        self.bin.mkdir()
+        qemu = self.bin / "qemu-system-x86_64"
+        qemu.write_text(FAKE_QEMU)
+        qemu.chmod(0o755)
+        self.kernel = self.d.dir / "vmlinuz"
+        self.kernel.touch()
+        self.args = self.d.dir / "args"
+        self.env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.d.dir),
+                    "HVF_TEST_ARGS": str(self.args)}
+
+    def tearDown(self):
+        for pidfile in self.d.dir.glob("hvftrace/guests/*/pid"):
+            try:
+                os.kill(int(pidfile.read_text()), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        super().tearDown()
+
+    def run_guest(self, name, *args, env=None):
+        return self.d.cli("run", "--kernel", self.kernel, "--name", name, *args,
+                          env=dict(self.env, **(env or {})))
+
+    def pid(self, name):
+        return int((self.d.dir / f"hvftrace/guests/{name}/pid").read_text())
+
+    def test_starts_and_attaches_once_it_is_up(self):
+        disk = self.d.dir / "a,b.img"
+        disk.write_bytes(b"QFI\xfb" + bytes(100))
+        p = self.run_guest("fake-boots", "--accel", "tcg", "--cpus", "3", "--memory", "1G", "--disk", disk,
+                           "--append", "quiet", "--initrd", "/dev/null")
+        self.assertEqual((p.returncode, p.stderr), (0, b""))
+        folder = self.d.dir / "hvftrace/guests/fake-boots"
+        self.assertEqual(p.stdout.decode(),
+                         f"fake-boots: Linux 6.1.0-fake, 980 functions, pid {self.pid('fake-boots')}, "
+                         f"console {folder}/console.log\n")
+        self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
+        self.assertEqual(self.d.get("/v1/guests/fake-boots")["target"], f"qemu:{folder}/qmp")
+        args = self.args.read_text().splitlines()
+        for pair in (["-accel", "tcg,thread=multi"], ["-cpu", "max"], ["-smp", "3"], ["-m", "1024M"],
+                     ["-append", "console=ttyS0 quiet"], ["-initrd", "/dev/null"],
+                     ["-kernel", str(self.kernel)],
+                     ["-drive", f"file={self.d.dir}/a,,b.img,format=qcow2,if=virtio"],
+                     ["-object", "memory-backend-memfd,id=ram,size=1024M,share=on"],
+                     ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]):
+            self.assertTrue(any(args[i:i + 2] == pair for i in range(len(args))), (pair, args))
+        self.assertIn("-daemonize", args)
+        # a second of that name would take its folder
+        p = self.run_guest("fake-boots", "--accel", "tcg")
+        self.assertEqual((p.returncode, p.stdout), (1, b""))
+        self.assertIn(b"run.name_taken", p.stderr)
+        os.kill(self.pid("fake-boots"), 0)
+
+    def test_chooses_by_itself_and_says_why(self):
+        p = self.run_guest("fake-a", "--append", "console=hvc0")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertEqual(len(p.stderr.splitlines()), 1)
+        args = self.args.read_text().splitlines()
+        self.assertIn("console=hvc0", args)
+        self.assertRegex(p.stderr.decode(), "KVM.*using")
+        self.assertEqual(args[args.index("-accel") + 1].split(",")[0],
+                         "tcg" if "using QEMU TCG" in p.stderr.decode() else "kvm")
+
+    def test_failures(self):
+        p = self.run_guest("fake-a", "--accel", "tcg", env={"HVF_TEST_FAIL": "no such machine"})
+        self.assertEqual((p.returncode, p.stderr.decode()),
+                         (1, "hvftrace: QEMU did not start: qemu: no such machine (run.qemu_failed)\n"))
+        p = self.run_guest("fake-a", "--accel", "tcg", env={"PATH": "/nonexistent"})
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"install qemu-system-x86", p.stderr)
+        # one whose kernel cannot be traced is not left behind
+        p = self.run_guest("nofake", "--accel", "tcg", "--timeout", "300ms")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"target.no_socket", p.stderr)
+        until("it is ended", lambda: not pathlib.Path(f"/proc/{self.pid('nofake')}/cwd").exists())
+        p = self.d.cli("run", "--kernel", "/nonexistent", env=self.env)
+        self.assertEqual((p.returncode, p.stderr.decode()),
+                         (1, "hvftrace: --kernel /nonexistent: No such file or directory\n"))
+        self.args.unlink()
+        p = self.d.cli("-s", "/nowhere", "run", "--kernel", self.kernel, env=self.env)
+        self.assertEqual(p.returncode, 1)
+        self.assertFalse(self.args.exists(), "a guest was started although there is no daemon")
+
+
+if __name__ == "__main__":
+    unittest.main()

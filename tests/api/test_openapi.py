@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""openapi.yaml tells the truth: its paths and methods are the daemon's, and real answers fit its schemas."""
+
+import re
+import sys
+import unittest
+
+from harness import TOP, DaemonCase, until
+from schema import Validator
+
+try:
+    import yaml  # python3-yaml
+except ImportError:
+    yaml = None
+
+TEXT = (TOP / "api/openapi.yaml").read_text()
+
+
+def paths():
+    """{path: {methods}}, by the layout of the file alone."""
+    found, path = {}, None
+    for line in TEXT.split("\ncomponents:")[0].splitlines():
+        m = re.fullmatch(r"  (/\S*):", line)
+        if m:
+            path = found.setdefault(m.group(1), set())
+        m = re.fullmatch(r"    (get|put|post|delete|patch|head|options):", line)
+        if m:
+            path.add(m.group(1).upper())
+    return found
+
+
+class Paths(DaemonCase):
+    def test_the_document_is_the_one_in_the_tree(self):
+        self.assertEqual(self.d.request("GET", "/openapi.yaml").text.decode(), TEXT)
+
+    def test_same_paths_and_methods(self):
+        self.assertEqual(len(paths()), 14)
+        for path, methods in paths().items():
+            r = self.d.request("BREW", path.replace("{g}", "x").replace("{t}", "t1"))
+            self.problem(r, 405, "method_not_allowed")
+            self.assertEqual(set(r.headers["Allow"].split(", ")) - {"HEAD"}, methods, path)
+
+    def test_same_paths_in_the_code(self):
+        code = (TOP / "api/router.c").read_text()
+        code = code.replace('FUNCTIONS,', '"/v1/guests/{g}/functions",')
+        routes = re.findall(r'\{ "([A-Z]+)",\s*"([^"]+)",', code)
+        self.assertEqual(sorted(routes), sorted((m, p) for p, ms in paths().items() for m in ms))
+
+
+@unittest.skipUnless(yaml, "PyYAML (python3-yaml) is not installed: answers are not compared with schemas")
+class Answers(DaemonCase):
+    args = ("--heartbeat", "0.05")
+
+    def setUp(self):
+        super().setUp()
+        self.doc = yaml.safe_load(TEXT)
+        self.validator = Validator(self.doc)
+
+    def operation(self, method, path):
+        for pattern, item in self.doc["paths"].items():
+            if re.fullmatch(re.sub(r"\{\w\}", "[^/]+", pattern), path.split("?")[0]):
+                return item[method.lower()]
+        raise AssertionError(f"{path} is not described")
+
+    def ask(self, method, path, body=None, status=200):
+        """A request whose answer must fit what is written about it."""
+        r = self.d.request(method, path, body)
+        self.assertEqual(r.status, status, r.text)
+        op = self.operation(method, path)
+        response = op["responses"].get(str(status)) or op["responses"][f"{status // 100}XX"]
+        if "$ref" in response:
+            response = self.validator.resolve(response["$ref"])
+        schema = response["content"][r.type]["schema"]
+        if r.body is not None:
+            self.validator.check(schema, r.body)
+        if body is not None:
+            given = op["requestBody"]["content"]["application/json"]["schema"]
+            self.assertEqual(self.validator.matches(given, body), status != 400, body)
+        return r.body
+
+    def test_all_operations(self):
+        for path in ("/healthz", "/version", "/openapi.yaml", "/metrics", "/v1/guests", "/v1/traces"):
+            self.ask("GET", path)
+        self.ask("POST", "/v1/guests", {"target": "qemu:/fake-lossy", "name": "g"}, 201)
+        self.ask("POST", "/v1/guests", {"target": "qemu:/fake-dies"}, 201)
+        for path in ("/v1/guests", "/v1/guests/g", "/v1/guests/g/functions?limit=3", "/v1/guests/g/functions",
+                     "/v1/guests/g/modules", "/v1/guests/g/traces"):
+            self.ask("GET", path)
+        t = self.ask("POST", "/v1/guests/g/traces",
+                     {"tracer": "function", "filter": ["vfs_*"], "notrace": ["x"],
+                      "pids": [1], "mode": "overwrite", "buffer_records": 2048}, 201)["id"]
+        f = self.ask("POST", "/v1/guests/fake-dies/traces", {"tracer": "function"}, 201)["id"]
+        until("records and a loss", lambda: self.d.get(f"/v1/traces/{t}")["lost"])
+        until("the other fails", lambda: self.d.get(f"/v1/traces/{f}")["state"] == "failed")
+        for path in ("/v1/traces", f"/v1/traces/{t}", f"/v1/traces/{f}", f"/v1/traces/{t}/records",
+                     "/v1/guests/g", "/v1/guests/g/traces"):
+            self.ask("GET", path)
+        self.ask("POST", f"/v1/traces/{t}/stop")
+        self.ask("DELETE", f"/v1/traces/{t}")
+        self.ask("DELETE", f"/v1/traces/{f}")
+        self.ask("DELETE", "/v1/guests/g?force=true")
+
+    def test_examples(self):
+        for path, item in self.doc["paths"].items():
+            for op in item.values():
+                if not isinstance(op, dict) or "requestBody" not in op:
+                    continue
+                content = op["requestBody"]["content"]["application/json"]
+                self.validator.check(content["schema"], content["example"])
+                if path == "/v1/guests":  # no such guest here, but it must not be the body's fault
+                    self.ask("POST", path, content["example"], 404)
+                else:
+                    self.d.attach()
+                    self.ask("POST", path.replace("{g}", "g"), content["example"], 201)
+
+    def test_problems(self):
+        self.ask("GET", "/v1/guests/none", status=404)
+        self.ask("GET", "/v1/guests?x=1", status=400)
+        self.ask("POST", "/v1/guests", {"target": 1}, 400)
+        self.ask("POST", "/v1/guests", {"target": "a", "nme": "b"}, 400)
+        self.ask("POST", "/v1/guests", {"target": "qemu:/err/guest.text_changed"}, 409)
+        self.ask("POST", "/v1/guests", {"target": "qemu:/err/journal.failed"}, 500)
+
+    def test_bodies_are_judged_alike(self):
+        """What the schema refuses the daemon refuses, and the other way round."""
+        self.d.attach()
+        for body in ({}, {"tracer": "x"}, {"tracer": "function", "filter": ["x" * 511]},
+                     {"tracer": "function", "filter": ["x" * 512]}, {"tracer": "function", "filter": [""]},
+                     {"tracer": "function", "pids": [0]}, {"tracer": "function", "pids": [4194304]},
+                     {"tracer": "function", "pids": [4194305]}, {"tracer": "function", "pids": [True]},
+                     {"tracer": "function", "mode": "discard"}, {"tracer": "function", "mode": "keep"},
+                     {"tracer": "function", "buffer_records": 1023},
+                     {"tracer": "function", "buffer_records": 67108865},
+                     {"tracer": "function", "notrace": None}, {"tracer": "function", "x": 1}):
+            schema = self.doc["components"]["schemas"]["TraceStart"]
+            r = self.d.request("POST", "/v1/guests/g/traces", body)
+            self.assertEqual(r.status != 400, self.validator.matches(schema, body), body)
+            if r.status == 201:
+                self.d.good("DELETE", f"/v1/traces/{r.body['id']}")
+
+    def test_stream(self):
+        schema = self.doc["components"]["schemas"]["StreamItem"]
+        kinds = set()
+        for kind in ("fake-lossy", "fake-quiet"):
+            self.d.attach(kind, kind)
+            t = self.d.trace(kind)
+            with self.d.stream(t) as s:
+                for n, item in enumerate(s):
+                    self.validator.check(schema, item)
+                    kinds.add(item["type"])
+                    if n == (200 if kind == "fake-lossy" else 2):
+                        self.d.good("POST", f"/v1/traces/{t}/stop")
+        self.assertEqual(kinds, {"function", "lost", "heartbeat", "end"})
+
+    def test_this_validator_finds_faults(self):
+        check = self.validator.matches
+        schemas = self.doc["components"]["schemas"]
+        good = {"type": "heartbeat", "seq": 1}
+        self.assertTrue(check(schemas["Heartbeat"], good))
+        for bad in ({"type": "heartbeat"}, {"type": "heart", "seq": 1}, {"type": "heartbeat", "seq": "1"},
+                    {"type": "heartbeat", "seq": 1, "more": 1}, {"type": "heartbeat", "seq": True}):
+            self.assertFalse(check(schemas["Heartbeat"], bad), bad)
+        self.assertFalse(check(schemas["Address"], "0xG"))
+
+
+if __name__ == "__main__":
+    if not yaml:
+        print("note: without PyYAML only paths are compared", file=sys.stderr)
+    unittest.main()

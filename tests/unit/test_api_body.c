@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+/* api/body.c: what the black box tests cannot say as exactly. */
+#include "api/body.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static int parse_trace(const char *text, struct body_trace *b, struct problem *p)
+{
+	return body_trace_parse(text, strlen(text), b, p);
+}
+
+static void trace_is_read_whole(void **state)
+{
+	struct body_trace b;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(
+		parse_trace("{\"tracer\":\"function\",\"filter\":[\"vfs_*\",\":mod:ext4\"],"
+			    "\"notrace\":[\"vfs_read\"],\"pids\":[1,4194304],"
+			    "\"mode\":\"overwrite\",\"buffer_records\":1024}",
+			    &b, &p),
+		0);
+	assert_string_equal(b.tracer, "function");
+	assert_int_equal(b.n_filter, 2);
+	assert_string_equal(b.filter[1], ":mod:ext4");
+	assert_int_equal(b.n_notrace, 1);
+	assert_int_equal(b.n_pids, 2);
+	assert_int_equal(b.pids[1], 4194304);
+	assert_true(b.overwrite);
+	assert_int_equal(b.buffer_records, 1024);
+	body_trace_deinit(&b);
+}
+
+static void trace_has_defaults(void **state)
+{
+	struct body_trace b;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(parse_trace("{\"tracer\":\"function\"}", &b, &p), 0);
+	assert_int_equal(b.n_filter + b.n_notrace + b.n_pids, 0);
+	assert_false(b.overwrite);
+	assert_int_equal(b.buffer_records, 0);
+	body_trace_deinit(&b);
+}
+
+static void at_most_so_many_faults_are_told(void **state)
+{
+	struct body_trace b;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(
+		parse_trace("{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"e\":1,\"f\":1,\"g\":1,\"h\":1,"
+			    "\"i\":1,\"j\":1}",
+			    &b, &p),
+		-EINVAL);
+	assert_int_equal(p.status, 400);
+	assert_int_equal(p.n_errors, PROBLEM_MAX_ERRORS);
+	assert_string_equal(p.errors[0].pointer, "/a");
+	assert_string_equal(p.errors[0].detail, "no such member");
+}
+
+static void a_duplicate_is_pointed_at(void **state)
+{
+	static const char twice[] = "{\"target\":\"a\",\"target\":\"b\"}";
+	struct body_guest b;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(body_guest_parse(twice, strlen(twice), &b, &p), -EINVAL);
+	assert_int_equal(p.n_errors, 1);
+	assert_string_equal(p.errors[0].pointer, "/target");
+	assert_string_equal(p.errors[0].detail, "the member is given twice");
+}
+
+static void bytes_past_the_end_do_not_count(void **state)
+{
+	static const char text[] = "{\"target\":\"qemu:/x\"}garbage";
+	struct body_guest b;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(body_guest_parse(text, strlen(text) - strlen("garbage"), &b, &p), 0);
+	assert_string_equal(b.target, "qemu:/x");
+	assert_null(b.name);
+	body_guest_deinit(&b);
+	assert_int_equal(body_guest_parse(text, strlen(text), &b, &p), -EINVAL);
+	assert_int_equal(body_guest_parse(NULL, 0, &b, &p), -EINVAL);
+}
+
+static void empty_is_nothing_or_an_empty_object(void **state)
+{
+	(void)state;
+	assert_true(body_is_empty(NULL, 0));
+	assert_true(body_is_empty(" {} ", 4));
+	assert_false(body_is_empty("[]", 2));
+	assert_false(body_is_empty("{\"a\":1}", 7));
+	assert_false(body_is_empty("{", 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(trace_is_read_whole),
+		cmocka_unit_test(trace_has_defaults),
+		cmocka_unit_test(at_most_so_many_faults_are_told),
+		cmocka_unit_test(a_duplicate_is_pointed_at),
+		cmocka_unit_test(bytes_past_the_end_do_not_count),
+		cmocka_unit_test(empty_is_nothing_or_an_empty_object),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

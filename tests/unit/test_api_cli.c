@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+/* api/cli_text.c and api/cli_scan.c: words, numbers, and QEMU's command lines. */
+#include "api/cli.h"
+#include "api/cli_scan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+const struct cli_verb *cli_verb_find(const char *name)
+{
+	(void)name;
+	return NULL;
+}
+
+static void durations(void **state)
+{
+	u64 ns;
+
+	(void)state;
+	assert_true(cli_duration("10", &ns) && ns == 10 * NSEC_PER_SEC);
+	assert_true(cli_duration("500ms", &ns) && ns == 500 * NSEC_PER_MSEC);
+	assert_true(cli_duration("2m", &ns) && ns == 120 * NSEC_PER_SEC);
+	assert_true(cli_duration("1h", &ns) && ns == 3600 * NSEC_PER_SEC);
+	assert_false(cli_duration("", &ns));
+	assert_false(cli_duration("0", &ns));
+	assert_false(cli_duration("-1", &ns));
+	assert_false(cli_duration(" 1", &ns));
+	assert_false(cli_duration("1 s", &ns));
+	assert_false(cli_duration("1.5", &ns));
+	assert_false(cli_duration("99999999999999999999", &ns));
+	assert_false(cli_duration("18446744073709551615h", &ns));
+}
+
+static void sizes(void **state)
+{
+	u64 n;
+
+	(void)state;
+	assert_true(cli_size("512M", &n) && n == 512ull << 20);
+	assert_true(cli_size("2g", &n) && n == 2ull << 30);
+	assert_true(cli_size("4096", &n) && n == 4096);
+	assert_false(cli_size("M", &n));
+	assert_false(cli_size("1X", &n));
+	assert_false(cli_size("1MB", &n));
+	assert_false(cli_size("0", &n));
+	assert_false(cli_size("99999999999T", &n));
+}
+
+static void near_words(void **state)
+{
+	static const char *const words[] = { "ls", "attach", "detach", "record", "report" };
+
+	(void)state;
+	assert_string_equal(cli_closest("atach", words, 5), "attach");
+	assert_string_equal(cli_closest("detahc", words, 5), "detach");
+	assert_string_equal(cli_closest("recrod", words, 5), "record");
+	assert_string_equal(cli_closest("sl", words, 5), "ls");
+	assert_null(cli_closest("frobnicate", words, 5));
+	assert_null(cli_closest("", words, 5));
+	assert_null(cli_closest("a-word-that-is-much-longer-than-any-verb-there-is", words, 5));
+}
+
+static void terminals_are_left_alone(void **state)
+{
+	char buf[64] = "";
+	FILE *f = fmemopen(buf, sizeof(buf), "w");
+
+	(void)state;
+	cli_text(f, "a\x1b[31m\n\x7f\xc2\x9b\xc3\xa4z");
+	fclose(f);
+	assert_string_equal(buf, "a?[31m???\xc3\xa4z");
+}
+
+/* "a|b|c" stands for three arguments. */
+static bool scan(const char *args, struct scan_vm *vm)
+{
+	char data[1024];
+	size_t len = strlen(args);
+
+	memcpy(data, args, len + 1);
+	for (size_t i = 0; i < len; i++) {
+		if (data[i] == '|')
+			data[i] = 0;
+	}
+	return scan_cmdline(data, len + 1, vm);
+}
+
+static void command_lines(void **state)
+{
+	struct scan_vm vm;
+
+	(void)state;
+	assert_true(scan(
+		"/usr/bin/qemu-system-x86_64|-enable-kvm|-smp|4|-name|guest=web1,debug-threads=on|"
+		"-qmp|unix:/run/web1,server=on,wait=off",
+		&vm));
+	assert_string_equal(vm.accel, "kvm");
+	assert_int_equal(vm.vcpus, 4);
+	assert_string_equal(vm.name, "web1");
+	assert_string_equal(vm.qmp, "/run/web1");
+
+	assert_true(scan("qemu-system-x86_64|-name|plain,process=x|-machine|q35,accel=kvm:tcg|"
+			 "-smp|sockets=1,cpus=2|-chardev|socket,id=mon,path=/a,,b/m.sock,server=on|"
+			 "-mon|chardev=mon,id=monitor,mode=control",
+			 &vm));
+	assert_string_equal(vm.accel, "kvm");
+	assert_int_equal(vm.vcpus, 2);
+	assert_string_equal(vm.name, "plain");
+	assert_string_equal(vm.qmp, "/a,b/m.sock");
+
+	assert_true(scan("qemu-kvm|-qmp|tcp:localhost:4444|-mon|chardev=x|-accel|tcg,thread=multi",
+			 &vm));
+	assert_string_equal(vm.accel, "tcg");
+	assert_int_equal(vm.vcpus, 1);
+	assert_string_equal(vm.qmp, "");
+}
+
+static void other_command_lines(void **state)
+{
+	static const char *const others[] = { "vim|qemu-system-x86_64", "/usr/bin/qemu-img|info",
+					      "", "|", "qemu-x86_64-static|/bin/sh" };
+	/* options without a value, with empty ones, or with a value that is far too long */
+	static const char *const odd[] = { "qemu-system-x86_64|-smp",
+					   "qemu-system-x86_64|-qmp|unix:",
+					   "qemu-system-x86_64|-name|",
+					   "qemu-system-x86_64|-|--||-smp|x",
+					   "qemu-system-x86_64|-mon|,,,=,|-chardev|id=,path=" };
+	char data[600] = "qemu-system-x86_64\0-name\0";
+	struct scan_vm vm;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		assert_false(scan(others[i], &vm));
+	for (size_t i = 0; i < ARRAY_SIZE(odd); i++) {
+		assert_true(scan(odd[i], &vm));
+		assert_string_equal(vm.qmp, "");
+	}
+	memset(data + 25, 'n', sizeof(data) - 25); /* and no NUL at the end */
+	assert_true(scan_cmdline(data, sizeof(data), &vm));
+	assert_int_equal(strlen(vm.name), sizeof(vm.name) - 1);
+}
+
+static void write_file(const char *path, const char *data, size_t len)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	assert_int_equal(fwrite(data, 1, len, f), len);
+	fclose(f);
+}
+
+/* A /proc of our own: one guest with a socket (relative to its folder), one without, one other process. */
+static void a_host(void **state)
+{
+	static const char qmp[] = "qemu-system-x86_64\0-qmp\0unix:m.sock,server=on";
+	static const char bare[] = "qemu-system-x86_64\0-smp\0002";
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	char dir[] = "/tmp/hvf-scan-XXXXXX", cmd[64], want[80];
+	struct scan_vm *vms;
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(chdir(dir), 0);
+	assert_int_equal(mkdir("100", 0700) | mkdir("200", 0700) | mkdir("300", 0700) |
+				 mkdir("sys", 0700),
+			 0);
+	write_file("100/cmdline", qmp, sizeof(qmp));
+	write_file("200/cmdline", bare, sizeof(bare));
+	write_file("300/cmdline", "init", 5);
+	write_file("sys/cmdline", bare, sizeof(bare));
+	assert_int_equal(symlink(dir, "100/cwd"), 0);
+	strcpy(addr.sun_path, "m.sock");
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+
+	assert_int_equal(scan_host(dir, &vms), 2);
+	for (size_t i = 0; i < 2; i++) {
+		if (vms[i].pid == 100) {
+			snprintf(want, sizeof(want), "qemu:%s/m.sock", dir);
+			assert_string_equal(vms[i].target, want);
+			assert_string_equal(vms[i].reason, "");
+		} else {
+			assert_string_equal(vms[i].target, "pid:200");
+			assert_non_null(strstr(vms[i].reason, "TCG needs -qmp"));
+		}
+	}
+	free(vms);
+	unlink("m.sock");
+	assert_int_equal(scan_host(dir, &vms), 2);
+	assert_non_null(strstr(vms[vms[0].pid == 100 ? 0 : 1].reason, "QMP socket is gone"));
+	free(vms);
+	assert_int_equal(scan_host("/nonexistent", &vms), 0);
+	close(fd);
+	assert_int_equal(chdir("/"), 0);
+	snprintf(cmd, sizeof(cmd), "rm -rf -- '%s'", dir);
+	assert_int_equal(system(cmd), 0); /* NOLINT(cert-env33-c): a fixed command, our own name */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(durations),     cmocka_unit_test(sizes),
+		cmocka_unit_test(near_words),    cmocka_unit_test(terminals_are_left_alone),
+		cmocka_unit_test(command_lines), cmocka_unit_test(other_command_lines),
+		cmocka_unit_test(a_host),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
