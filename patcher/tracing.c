@@ -13,6 +13,8 @@
 
 int tracing_claim(struct guest *g, struct err *err)
 {
+	if (vm_state(g->vm) == VM_GONE)
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
 	if (g->claimed)
 		return err_set(err, -EBUSY, ERR_TRACE_LIMIT, 0, "%s has a trace already",
 			       g->target);

@@ -20,7 +20,7 @@ struct tracing_counts {
 	size_t n_skipped; /* in use by the guest by now, or gone with their module */
 };
 
-/** tracing_claim - one trace at a time a guest; -EBUSY (trace.limit). Undo: tracing_release(). */
+/** tracing_claim - one trace at a time a guest; -EBUSY (trace.limit); -ESRCH (vmm.gone). Undo: tracing_release(). */
 must_check int tracing_claim(struct guest *g, struct err *err);
 void tracing_release(struct guest *g);
 

@@ -337,9 +337,10 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	return 0;
 }
 
-int trace_stop(struct trace *t, struct err *err)
+int trace_stop(struct trace *t, struct err *err_ret)
 {
 	struct guest_restore restore = { 0 };
+	struct err stop_err = { 0 }, *err = err_ret ? err_ret : &stop_err;
 	struct err drain_err = { 0 };
 	int rc;
 
@@ -348,9 +349,11 @@ int trace_stop(struct trace *t, struct err *err)
 	guest_lock(t->g);
 	rc = tracing_disarm(t->g, &restore, err);
 	guest_unlock(t->g);
-	if (rc) /* still armed, or partly: the guest stays claimed, try again */
-		return rc;
+	if (rc && err->code != ERR_VMM_GONE)
+		return rc; /* still armed, or partly: the guest stays claimed, try again */
 	end_thread(t);
+	if (rc) /* nothing is left to disarm */
+		failed(t, err);
 	if (t->info.state != TRACE_FAILED && drain_finish(t->drain, FINISH_WAIT_NS, &drain_err))
 		failed(t, &drain_err);
 	flush_batch(t);
