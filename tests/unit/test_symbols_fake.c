@@ -401,3 +401,39 @@ char *fake_file(const char *name, size_t *bytes_ret)
 	fclose(f);
 	return data;
 }
+
+static u64 patch_value(u8 what)
+{
+	static const u64 odd[] = { 0,
+				   ~0ull,
+				   0x7fffffff,
+				   0x80000000,
+				   0xffffffff80000000ull,
+				   0xffff888000000000ull,
+				   1ull << 63,
+				   4096 };
+
+	return what < 0xf8 ? what : odd[what - 0xf8];
+}
+
+void fake_patch(struct fake_patches *p, u8 *bytes, size_t len, const u8 *data, size_t size)
+{
+	*p = (struct fake_patches){ .bytes = bytes, .len = len };
+	for (; size >= 6 && p->n < FAKE_PATCHES && len >= 8; data += 6, size -= 6) {
+		u64 v = patch_value(data[5]);
+		u32 at;
+
+		memcpy(&at, data, 4);
+		at = (u32)(at % (len - 7));
+		p->undo[p->n].at = at;
+		memcpy(p->undo[p->n].before, bytes + at, 8);
+		p->n++;
+		memcpy(bytes + at, &v, (size_t)1 << data[4] % 4);
+	}
+}
+
+void fake_unpatch(struct fake_patches *p)
+{
+	while (p->n--)
+		memcpy(p->bytes + p->undo[p->n].at, p->undo[p->n].before, 8);
+}

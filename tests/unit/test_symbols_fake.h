@@ -98,6 +98,26 @@ void fake_kallsyms_write(struct fake_kallsyms *ks, const struct fake_sym *syms, 
 /** fake_btf - the types that symbols/ asks for, as the kernel's BTF; from malloc */
 u8 *fake_btf(bool mem_array, u32 *bytes_ret);
 
+/*
+ * Damage that a fuzzer chooses: each six bytes of its input are a position (32 bits, taken modulo the
+ * length), how (overwrite 1, 2, 4 or 8 bytes) and with what. Sound tables with a few wrong bytes go
+ * deeper than random ones.
+ */
+#define FAKE_PATCHES 64
+
+struct fake_patches {
+	u8 *bytes;
+	size_t len;
+	size_t n;
+	struct {
+		size_t at;
+		u8 before[8];
+	} undo[FAKE_PATCHES];
+};
+
+void fake_patch(struct fake_patches *p, u8 *bytes, size_t len, const u8 *data, size_t size);
+void fake_unpatch(struct fake_patches *p);
+
 /** fake_file - a file of tests/unit/data/symbols, NUL-terminated, from malloc */
 char *fake_file(const char *name, size_t *bytes_ret);
 
