@@ -62,7 +62,10 @@ int image_read(const struct sym_mem *mem, gpa_t base, size_t limit, struct image
 	return rc;
 }
 
-/* Asked 512 times for each GiB of RAM: memchr() for the rarest letter is ten times memmem()'s speed. */
+/*
+ * Asked 512 times for each GiB of RAM: memchr() for the rarest letter is ten times memmem()'s
+ * speed.
+ */
 bool image_is_rodata(const u8 *data, size_t len)
 {
 	static const char *const marks[] = { "Linux version ", "%s version %s" };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * BTF: raw bytes, or a sound blob with damage (first byte odd). Every string of the blob is asked for
- * as type, member and enumerator; answers must be the same twice and members lie as C lays them out.
+ * BTF: raw bytes, or a sound blob with damage (first byte odd). Every string of the blob is asked
+ * for as type, member and enumerator; answers must be the same twice and members lie as C lays
+ * them out.
  */
 #include "symbols/btf.h"
 

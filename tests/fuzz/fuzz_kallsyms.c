@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kallsyms' tables: raw bytes, or sound tables with damage (first byte odd). What is found lies inside
- * the bytes; every name ends inside the arena; addresses ascend; lookups agree with one another.
+ * kallsyms' tables: raw bytes, or sound tables with damage (first byte odd). What is found lies
+ * inside the bytes; every name ends inside the arena; addresses ascend; lookups agree with one
+ * another.
  */
 #include "symbols/kallsyms.h"
 

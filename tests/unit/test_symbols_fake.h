@@ -99,9 +99,9 @@ void fake_kallsyms_write(struct fake_kallsyms *ks, const struct fake_sym *syms, 
 u8 *fake_btf(bool mem_array, u32 *bytes_ret);
 
 /*
- * Damage that a fuzzer chooses: each six bytes of its input are a position (32 bits, taken modulo the
- * length), how (overwrite 1, 2, 4 or 8 bytes) and with what. Sound tables with a few wrong bytes go
- * deeper than random ones.
+ * Damage that a fuzzer chooses: each six bytes of its input are a position (32 bits, taken modulo
+ * the length), how (overwrite 1, 2, 4 or 8 bytes) and with what. Sound tables with a few wrong
+ * bytes go deeper than random ones.
  */
 #define FAKE_PATCHES 64
 

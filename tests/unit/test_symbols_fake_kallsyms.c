@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* kallsyms' tables, written as scripts/kallsyms.c lays them out (the encoder is a simple greedy one). */
+/*
+ * kallsyms' tables, written as scripts/kallsyms.c lays them out (the encoder is a simple greedy
+ * one).
+ */
 #include "test_symbols_fake.h"
 
 #include <stdio.h>
