@@ -278,6 +278,10 @@ static void failed_refresh_keeps_the_old(void **state)
 	assert_int_equal(kernel_refresh(c.k, &c.err), -EUCLEAN);
 	assert_int_equal(kernel_site_count(c.k), n);
 	assert_string_equal(kernel_sites(c.k)[1].name, "vfs_fill_002");
+	fake_put64(&c.f, c.f.records[0] + 16, old.virt + 0x1000 + 2 * 0x40);
+	assert_int_equal(kernel_refresh(c.k, &c.err), 0);
+	fake_put64(&c.f, c.f.records[1], FAKE_MODULES + 0x1000); /* a module's data */
+	assert_int_equal(kernel_refresh(c.k, &c.err), -EUCLEAN);
 	ctx_deinit(&c);
 }
 
