@@ -249,6 +249,7 @@ static int index_build(struct btf_types *b)
 	return names_index(b) ? 0 : -EUCLEAN;
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is owned and freed from here on */
 int btf_types_init(struct btf_types *b, u8 *blob, size_t len)
 {
 	int rc;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Offsets, sizes and enumerators out of a BTF blob (Documentation/bpf/btf.rst). A parser of our own:
- * the blob is a guest's, so every size is checked once when it is indexed and every walk afterwards
- * has a budget. Must not know where the blob came from.
+ * Offsets, sizes and enumerators out of a BTF blob (Documentation/bpf/btf.rst). A parser of our
+ * own: the blob is a guest's, so every size is checked once when it is indexed and every walk
+ * afterwards has a budget. Must not know where the blob came from.
  */
 #ifndef SYMBOLS_BTF_H
 #define SYMBOLS_BTF_H

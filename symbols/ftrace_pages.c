@@ -32,8 +32,8 @@ static u64 flag(const struct btf_types *b, const char *name)
 }
 
 /*
- * The count's width differs: 23 bits on v6.1 (FTRACE_REF_MAX_SHIFT), 19 on v6.12. TOUCHED, REGS, TRAMP
- * and the like may stay set on a site that nobody uses any more.
+ * The count's width differs: 23 bits on v6.1 (FTRACE_REF_MAX_SHIFT), 19 on v6.12. TOUCHED, REGS,
+ * TRAMP and the like may stay set on a site that nobody uses any more.
  */
 static int flags_init(const struct btf_types *b, struct ftrace_layout *l)
 {
@@ -62,7 +62,7 @@ int ftrace_layout_init(const struct btf_types *b, struct ftrace_layout *ret)
 	    btf_types_member(b, "dyn_ftrace", "ip", &l.ip, NULL) ||
 	    btf_types_member(b, "dyn_ftrace", "flags", &l.flags, NULL))
 		return -ENOENT;
-	/* "size" counts records up to v5.11; "order" of the allocation since (commit db42523b4f3e). */
+	/* "size", a count of records, became "order" about v5.13 (commit db42523b4f3e). */
 	l.capacity_is_order = !btf_types_member(b, "ftrace_page", "order", &l.capacity, NULL);
 	if (!l.capacity_is_order && btf_types_member(b, "ftrace_page", "size", &l.capacity, NULL))
 		return -ENOENT;

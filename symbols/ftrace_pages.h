@@ -33,8 +33,8 @@ enum site_state ftrace_state(const struct ftrace_layout *l, u64 flags);
  * ftrace_pages_read - all records, in the guest's order; names and modules are left NULL
  * @head: value of the symbol ftrace_pages_start
  *
- * Return: 0; -EFAULT a pointer leads nowhere; -EUCLEAN a count is beyond its page or the list has no
- * end; -ENOMEM. *ret is from malloc.
+ * Return: 0; -EFAULT a pointer leads nowhere; -EUCLEAN a count is beyond its page or the list has
+ * no end; -ENOMEM. *ret is from malloc.
  */
 must_check int ftrace_pages_read(const struct sym_mem *mem, u64 head, const struct ftrace_layout *l,
 				 struct site_list *ret);

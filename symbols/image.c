@@ -62,13 +62,26 @@ int image_read(const struct sym_mem *mem, gpa_t base, size_t limit, struct image
 	return rc;
 }
 
+/*
+ * Asked 512 times for each GiB of RAM: memchr() for the rarest letter is ten times memmem()'s
+ * speed.
+ */
 bool image_is_rodata(const u8 *data, size_t len)
 {
 	static const char *const marks[] = { "Linux version ", "%s version %s" };
+	static const size_t before[] = { 6, 3 }; /* the 'v' in each */
+	const u8 *p = data, *end = data + len;
 
-	for (size_t i = 0; i < ARRAY_SIZE(marks); i++)
-		if (memmem(data, len, marks[i], strlen(marks[i])))
-			return true;
+	while ((p = memchr(p, 'v', (size_t)(end - p)))) {
+		for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+			size_t n = strlen(marks[i]);
+
+			if ((size_t)(p - data) >= before[i] && (size_t)(end - p) >= n - before[i] &&
+			    !memcmp(p - before[i], marks[i], n))
+				return true;
+		}
+		p++;
+	}
 	return false;
 }
 

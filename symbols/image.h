@@ -36,9 +36,9 @@ enum {
 /**
  * image_is_rodata - do these first bytes of a frame look like the start of a kernel's .rodata?
  *
- * init/version.o is linked second of all (after init/main.o), so its linux_banner (a weak copy since
- * v6.1, commit 2df8220cc511) and linux_proc_banner lie in the first few hundred bytes: seen at 0x1a0
- * and 0x280 in Debian's 6.1, at 0xe0 and 0x1e0 in 6.12.
+ * init/version.o is linked second of all (after init/main.o), so its linux_banner (a weak copy
+ * since v6.1, commit 2df8220cc511) and linux_proc_banner lie in the first few hundred bytes: seen
+ * at 0x1a0 and 0x280 in Debian's 6.1, at 0xe0 and 0x1e0 in 6.12.
  */
 bool image_is_rodata(const u8 *data, size_t len);
 

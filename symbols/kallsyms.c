@@ -18,7 +18,7 @@
 #include <stdlib.h>
 
 #define N_TOKENS       256
-#define INDEX_BYTES    (N_TOKENS * 2)
+#define INDEX_BYTES    512u
 #define TOKEN_LEN_MAX  511
 #define NAMES_PER_MARK 256
 #define N_SYMS_MIN     64u /* a kernel has thousands; spares walks from small numbers */
@@ -49,7 +49,7 @@ static bool index_plausible(const u8 *p)
 	if ((u16)v || !i1 || i1 >= i2 || i2 >= i3 || i3 > 3 * TOKEN_LEN_MAX)
 		return false;
 	for (u32 i = 1; i < N_TOKENS; i++) {
-		u16 at = load_u16(p + 2 * i);
+		u16 at = load_u16(p + 2 * (size_t)i);
 
 		if (at <= last || at - last > TOKEN_LEN_MAX + 1)
 			return false;
@@ -89,7 +89,7 @@ static bool tokens_before(const u8 *data, size_t index, struct tokens *t)
 	size_t last;
 
 	for (u32 i = 0; i < N_TOKENS; i++)
-		t->index[i] = load_u16(data + index + 2 * i);
+		t->index[i] = load_u16(data + index + 2 * (size_t)i);
 	last = t->index[N_TOKENS - 1];
 	for (size_t bytes = align8(last + 1); bytes <= align8(last + TOKEN_LEN_MAX + 1);
 	     bytes += 8) {
@@ -182,7 +182,7 @@ static bool markers_match(const u8 *data, const struct kallsyms_layout *l, size_
 		u32 n;
 
 		if (i % NAMES_PER_MARK == 0 &&
-		    load_u32(data + markers + i / NAMES_PER_MARK * 4) != pos - l->names)
+		    load_u32(data + markers + (size_t)i / NAMES_PER_MARK * 4) != pos - l->names)
 			return false;
 		if (!name_length(data, &pos, l->names_end, &n))
 			return false;
@@ -191,7 +191,9 @@ static bool markers_match(const u8 *data, const struct kallsyms_layout *l, size_
 	return true;
 }
 
-/* num_syms at @pos? Then names, markers and perhaps seqs_of_names fill the bytes up to the tokens. */
+/*
+ * num_syms at @pos? Then names, markers and perhaps seqs_of_names fill the bytes up to the tokens.
+ */
 static bool names_at(const u8 *data, size_t pos, const struct tokens *t, u32 *budget,
 		     struct kallsyms_layout *l)
 {
@@ -345,7 +347,7 @@ void kallsyms_lookup(const u8 *data, const struct kallsyms_layout *l, struct kal
 		if (len <= SYM_NAME_MAX && lengths[len]) {
 			expand_name(data + pos, n, &t, name);
 			for (size_t w = 0; w < n_wants; w++) {
-				if (wants[w].found || strcmp(name + 1, wants[w].name))
+				if (wants[w].found || strcmp(name + 1, wants[w].name) != 0)
 					continue;
 				wants[w].found = true;
 				wants[w].addr = symbol_address(data, l, i);

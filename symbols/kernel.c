@@ -67,10 +67,10 @@ static void build_id_from_notes(struct kernel *k)
 		if (!cursor_seek(&c, next))
 			return;
 		if (h.n_type != NT_GNU_BUILD_ID || h.n_namesz != 4 ||
-		    memcmp(notes + name, "GNU", 4) || h.n_descsz * 2 >= sizeof(k->build_id))
+		    memcmp(notes + name, "GNU", 4) != 0 || h.n_descsz >= sizeof(k->build_id) / 2)
 			continue;
-		for (u32 i = 0; i < h.n_descsz; i++)
-			snprintf(k->build_id + 2 * i, 3, "%02x", notes[desc + i]);
+		for (size_t i = 0; i < h.n_descsz; i++)
+			(void)snprintf(k->build_id + 2 * i, 3, "%02x", notes[desc + i]);
 		return;
 	}
 }

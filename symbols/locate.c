@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Find the running kernel in RAM, knowing nothing. Whatever is found is a candidate only: old images
- * of an earlier boot stay in RAM, and anyone in the guest can write bytes that look like a kernel.
+ * Find the running kernel in RAM, knowing nothing. Whatever is found is a candidate only: old
+ * images of an earlier boot stay in RAM, and anyone in the guest can write bytes that look like a
+ * kernel.
  */
 #include "symbols/kernel.h"
 
@@ -102,8 +103,8 @@ static bool read_virtual(const struct locate *l, const struct kernel_location *l
 }
 
 /*
- * vmcoreinfo, where the kernel has it, must agree with what kallsyms says. crash_save_vmcoreinfo_init
- * allocates the page; before it ran the pointer is NULL.
+ * vmcoreinfo, where the kernel has it, must agree with what kallsyms says.
+ * crash_save_vmcoreinfo_init allocates the page; before it ran the pointer is NULL.
  */
 static bool vmcoreinfo_agrees(const struct locate *l, const struct kallsyms_want *w, u64 delta,
 			      struct kernel_location *loc)
@@ -164,8 +165,8 @@ static void remember(struct locate *l, const struct candidate *c)
 }
 
 /*
- * Is this a whole kernel? Its symbols, the phys_base variable, its page table and vmcoreinfo must say
- * the same about where the image lies.
+ * Is this a whole kernel? Its symbols, the phys_base variable, its page table and vmcoreinfo must
+ * say the same about where the image lies.
  */
 static bool check(struct locate *l, struct kallsyms_want *w, u64 delta, struct candidate *c)
 {
@@ -263,7 +264,7 @@ static void try_vmcoreinfo(struct locate *l, const u8 *page)
 	struct vmcoreinfo v;
 	u64 first, delta;
 
-	if (memcmp(page, "OSRELEASE=", 10) || vmcoreinfo_parse(page, PAGE_SIZE, &v) ||
+	if (memcmp(page, "OSRELEASE=", 10) != 0 || vmcoreinfo_parse(page, PAGE_SIZE, &v) ||
 	    !v.has_phys_base)
 		return;
 	delta = image_delta(l->arch, v.phys_base);

@@ -146,7 +146,9 @@ static int read_mems(const struct sym_mem *mem, const struct module_layout *l, u
 	return 0;
 }
 
-/* The name into the arena; its place there goes where the pointer will be once the arena is final. */
+/*
+ * The name into the arena; its place there goes where the pointer will be once the arena is final.
+ */
 static int read_name(const struct sym_mem *mem, const struct module_layout *l,
 		     struct kernel_module *m, struct buf *arena)
 {

@@ -59,8 +59,8 @@ must_check int module_layout_init(const struct btf_types *b, struct module_layou
 /**
  * modules_read - walk the list at @head (the symbol "modules")
  *
- * Return: 0; -EFAULT a pointer leads nowhere (perhaps a module went away meanwhile); -EUCLEAN the list
- * has no end or a size is beyond reason; -ENOMEM.
+ * Return: 0; -EFAULT a pointer leads nowhere (perhaps a module went away meanwhile); -EUCLEAN the
+ * list has no end or a size is beyond reason; -ENOMEM.
  */
 must_check int modules_read(const struct sym_mem *mem, u64 head, const struct module_layout *l,
 			    struct module_set *ret);

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * BTF: raw bytes, or a sound blob with damage (first byte odd). Every string of the blob is asked
+ * for as type, member and enumerator; answers must be the same twice and members lie as C lays
+ * them out.
+ */
+#include "symbols/btf.h"
+
+#include "tests/unit/test_symbols_fake.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define STRINGS_MAX 64
+
+static void count(void *arg, const char *name, s64 val)
+{
+	(void)val;
+	*(size_t *)arg += strlen(name) + 1;
+}
+
+static void check_pair(const struct btf_types *b, const char *type, const char *member)
+{
+	char path[256];
+	u32 off = 1, size = 2, off2 = 3, size2 = 4;
+	int rc = btf_types_member(b, type, member, &off, &size);
+
+	if (rc != btf_types_member(b, type, member, &off2, &size2))
+		abort();
+	if (!rc && (off != off2 || size != size2))
+		abort();
+	if (strlen(member) > 100)
+		return;
+	memcpy(path, member, strlen(member) + 1);
+	strcat(path, ".");
+	strcat(path, member);
+	(void)!btf_types_member(b, type, path, &off, &size);
+}
+
+static void ask_all(const struct btf_types *b)
+{
+	const char *s[STRINGS_MAX];
+	size_t n = 0, sum = 0;
+
+	for (u32 at = 0; at < b->strings_bytes && n < STRINGS_MAX;) {
+		s[n] = (const char *)b->blob + b->strings + at;
+		at += (u32)strlen(s[n++]) + 1;
+	}
+	for (size_t i = 0; i < n; i++) {
+		u32 size;
+		s64 val;
+
+		(void)!btf_types_size(b, s[i], &size);
+		if (!btf_types_enum(b, s[i], &val) && btf_types_enum_each(b, s[i], count, &sum))
+			abort();
+		for (size_t k = 0; k < n; k++)
+			check_pair(b, s[i], s[k]);
+	}
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct btf_types b;
+	u32 len = (u32)size;
+	u8 *blob;
+
+	if (size && data[0] % 2) {
+		struct fake_patches p;
+
+		blob = fake_btf(data[0] & 2, &len);
+		fake_patch(&p, blob, len, data + 1, size - 1);
+	} else {
+		blob = malloc(size + 1);
+		memcpy(blob, data, size);
+	}
+	if (btf_types_init(&b, blob, len)) {
+		free(blob);
+		return 0;
+	}
+	ask_all(&b);
+	btf_types_deinit(&b);
+	return 0;
+}
