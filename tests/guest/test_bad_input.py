@@ -29,7 +29,8 @@ def attach_fails(d, target, status, code):
 def test_targets_that_are_none():
     with Daemon() as d, tempfile.TemporaryDirectory() as tmp:
         attach_fails(d, "qemu:" + tmp + "/no-such-socket", 404, "target.no_socket")
-        for target in ("", "qemu", "qemu:", "nonsense:1", "pid:", "pid:x", "pid:-1", "pid:0"):
+        attach_fails(d, "", 400, "bad_request")
+        for target in ("qemu", "qemu:", "nonsense:1", "pid:", "pid:x", "pid:-1", "pid:0"):
             attach_fails(d, target, 400, "target.syntax")
         dead = subprocess.Popen(["true"])
         dead.wait()
