@@ -48,7 +48,9 @@
 /* clang-format on */
 
 #define ERR_ENUM(name, code, status, hint) name,
-enum err_code { ERR_CODES(ERR_ENUM) ERR_CODE_MAX };
+enum err_code {
+	ERR_CODES(ERR_ENUM) ERR_CODE_MAX
+};
 #undef ERR_ENUM
 
 #endif
