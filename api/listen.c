@@ -176,7 +176,10 @@ static void name_tcp(int fd, char *ret, size_t size)
 	socklen_t len = sizeof(addr);
 	char host[INET6_ADDRSTRLEN] = "?";
 
-	getsockname(fd, (struct sockaddr *)&addr, &len);
+	if (getsockname(fd, (struct sockaddr *)&addr, &len)) {
+		snprintf(ret, size, "tcp");
+		return;
+	}
 	if (addr.ss_family == AF_INET6) {
 		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
 		snprintf(ret, size, "tcp:[%s]:%u", host, ntohs(in6->sin6_port));

@@ -263,7 +263,7 @@ static void begin_closing(struct guest_entry *g)
 int registry_detach(struct registry *reg, const char *name, bool force,
 		    struct guest_restore *restore_ret, struct err *err)
 {
-	struct guest_entry *g;
+	struct guest_entry *g = NULL;
 	int r;
 
 	*restore_ret = (struct guest_restore){ 0 };

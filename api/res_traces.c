@@ -224,22 +224,21 @@ static void answer_records(struct request *rq, struct trace_entry *t, u64 after,
 	_cleanup_buf_ struct buf b = { 0 };
 	struct err err = { 0 };
 	struct problem p;
-	u64 oldest = 0;
-	size_t n = 0;
+	struct trace_page page = { .buf = recs, .max = limit };
 	int r;
 
 	if (!recs) {
 		request_json(rq, 503, NULL);
 		return;
 	}
-	r = trace_read(t->trace, after, recs, limit, &n, &oldest, &err);
+	r = trace_read(t->trace, after, &page, &err);
 	if (r < 0) {
 		problem_from_err(&p, &err);
-		p.oldest_seq = r == -ESTALE ? oldest : 0;
+		p.oldest_seq = r == -ESTALE ? page.oldest_seq : 0;
 		request_problem(rq, &p);
 		return;
 	}
-	add_page(&b, t, recs, n, after);
+	add_page(&b, t, recs, page.n, after);
 	if (buf_failed(&b))
 		request_json(rq, 503, NULL);
 	else

@@ -520,7 +520,7 @@ static void wait_for_requests(struct server *srv)
 unsigned server_destroy(struct server *srv)
 {
 	unsigned n_failed;
-	int fds[SERVER_MAX_LISTEN];
+	int fds[SERVER_MAX_LISTEN] = { 0 };
 
 	if (!srv)
 		return 0;

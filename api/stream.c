@@ -162,28 +162,27 @@ static void fill_from(struct stream *s, struct trace *t)
 	struct output_names names = stream_names(t);
 	struct trace_info info = { 0 };
 	struct err err = { 0 };
-	u64 oldest = 0;
-	size_t n = 0;
+	struct trace_page page = { .buf = s->recs, .max = STREAM_BATCH };
 	int r;
 
 	/* the state first: when it says "stopped", a read that finds nothing after it is the end */
 	trace_get_info(t, &info);
 	put_new_losses(s, &info);
-	r = trace_read(t, s->after, s->recs, STREAM_BATCH, &n, &oldest, &err);
+	r = trace_read(t, s->after, &page, &err);
 	if (r == -ESTALE) {
-		put_gap(s, oldest);
+		put_gap(s, page.oldest_seq);
 		return;
 	}
 	if (r < 0) {
 		put_end(s, &info, err_code_name(err.code));
 		return;
 	}
-	for (size_t k = 0; k < n; k++) {
+	for (size_t k = 0; k < page.n; k++) {
 		put_gap(s, s->recs[k].seq);
 		put_record(s, &s->recs[k], &names);
 		s->after = s->recs[k].seq;
 	}
-	if (n || info.state == TRACE_RUNNING)
+	if (page.n || info.state == TRACE_RUNNING)
 		return;
 	put_end(s, &info, info.state == TRACE_FAILED ? err_code_name(info.error.code) : "stopped");
 }

@@ -90,7 +90,7 @@ static int borrow(struct gate *gate, struct guest *g, enum journal_what what, u6
 	if (!*addr_ret || (*addr_ret & ~PAGE_MASK))
 		return err_set(err, -ENOMEM, ERR_GUEST_ALLOC, *addr_ret,
 			       "the guest's kernel could not lend %llu KiB",
-			       (unsigned long long)bytes / 1024);
+			       (unsigned long long)(bytes / 1024));
 	return 0;
 }
 

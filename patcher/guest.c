@@ -181,6 +181,7 @@ static int read_baseline(struct guest *g, u8 **bytes_ret, bool **ok_ret, struct 
 	_cleanup_free_ bool *sorted_ok = calloc(n + 1, sizeof(*sorted_ok));
 	_cleanup_free_ u8 *bytes = calloc(n + 1, MCOUNT_INSN_SIZE);
 	_cleanup_free_ bool *ok = calloc(n + 1, sizeof(*ok));
+	struct text_sites read = { addr, n, MCOUNT_INSN_SIZE, sorted, sorted_ok };
 	int rc;
 
 	if (!order || !addr || !sorted || !sorted_ok || !bytes || !ok)
@@ -190,7 +191,7 @@ static int read_baseline(struct guest *g, u8 **bytes_ret, bool **ok_ret, struct 
 	qsort_r(order, n, sizeof(*order), by_ip, (void *)(uintptr_t)sites);
 	for (size_t i = 0; i < n; i++)
 		addr[i] = sites[order[i]].ip;
-	rc = text_read_sites(g, addr, n, MCOUNT_INSN_SIZE, sorted, sorted_ok, err);
+	rc = text_read_sites(g, &read, err);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++) {

@@ -67,7 +67,7 @@ static int threads(struct walk *w, u64 leader, struct err *err)
 int tasks_for_each(struct guest *g, bool (*fn)(void *arg, u64 task), void *arg, struct err *err)
 {
 	struct walk w = { .g = g, .fn = fn, .arg = arg };
-	u64 init, task, next;
+	u64 init, task, next = 0;
 	int rc;
 
 	if (kernel_sym(g->k, "init_task", &init))

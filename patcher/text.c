@@ -43,8 +43,19 @@ static int scratch_init(struct scratch *s, size_t n, struct err *err)
 	return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to change %zu call sites", n);
 }
 
-int text_read_sites(struct guest *g, const u64 *addr, size_t n, u32 len, u8 *out, bool *ok,
-		    struct err *err)
+/* Where the run of sites from @i on ends that one read covers. */
+static size_t run_end(const struct text_sites *s, size_t i)
+{
+	size_t end = i + 1;
+
+	while (end < s->n && s->addr[end] >= s->addr[end - 1] &&
+	       s->addr[end] - s->addr[end - 1] <= GAP_BYTES &&
+	       s->addr[end] - s->addr[i] + s->len <= SPAN_BYTES)
+		end++;
+	return end;
+}
+
+int text_read_sites(struct guest *g, const struct text_sites *s, struct err *err)
 {
 	_cleanup_free_ u8 *span = malloc(SPAN_BYTES);
 	struct err e = { 0 };
@@ -52,27 +63,29 @@ int text_read_sites(struct guest *g, const u64 *addr, size_t n, u32 len, u8 *out
 
 	if (!span)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to read call sites");
-	while (i < n) {
-		u64 start = addr[i];
-		size_t end = i + 1;
-		bool whole;
+	while (i < s->n) {
+		size_t end = run_end(s, i);
+		u64 start = s->addr[i];
+		bool whole = !guest_read(g, start, span, s->addr[end - 1] - start + s->len, &e);
 
-		while (end < n && addr[end] >= addr[end - 1] &&
-		       addr[end] - addr[end - 1] <= GAP_BYTES &&
-		       addr[end] - start + len <= SPAN_BYTES)
-			end++;
-		whole = vm_read(g->vm, gva(start), span, addr[end - 1] - start + len, &e) == 0;
 		for (; i < end; i++) {
-			ok[i] = whole;
+			u8 *out = s->out + i * s->len;
+
+			s->ok[i] = whole || !guest_read(g, s->addr[i], out, s->len, &e);
 			if (whole)
-				memcpy(out + i * len, span + (addr[i] - start), len);
-			else
-				ok[i] = vm_read(g->vm, gva(addr[i]), out + i * len, len, &e) == 0;
-			if (!ok[i] && e.code == ERR_VMM_GONE)
+				memcpy(out, span + (s->addr[i] - start), s->len);
+			if (!s->ok[i] && e.code == ERR_VMM_GONE)
 				return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "%s", e.msg);
 		}
 	}
 	return 0;
+}
+
+static int read_scratch(struct guest *g, struct scratch *s, size_t n, u32 len, struct err *err)
+{
+	struct text_sites sites = { s->addr, n, len, s->bytes, s->ok };
+
+	return text_read_sites(g, &sites, err);
 }
 
 /* Is the record still of this site, and does the guest itself have no reference to it? */
@@ -95,7 +108,7 @@ static int check_records(struct guest *g, struct text_change *c, size_t n, struc
 		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
 			       "struct dyn_ftrace of this kernel has another layout");
 	refs = kernel_site_use_mask(g->k);
-	rc = text_read_sites(g, s->addr, m, 16, s->bytes, s->ok, err);
+	rc = read_scratch(g, s, m, 16, err);
 	if (rc)
 		return rc;
 	m = 0;
@@ -120,7 +133,7 @@ static int check_bytes(struct guest *g, struct text_change *c, size_t n, struct 
 
 	for (size_t i = 0; i < n; i++)
 		s->addr[i] = c[i].addr;
-	rc = text_read_sites(g, s->addr, n, c[0].len, s->bytes, s->ok, err);
+	rc = read_scratch(g, s, n, c[0].len, err);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++) {
@@ -225,10 +238,9 @@ static int change_in_window(struct guest *g, struct text_change *c, size_t n, st
 	if (rc)
 		return rc;
 	fault_point("text.after_write");
-	m = 0;
 	for (size_t i = 0; i < n; i++)
 		s->addr[i] = c[i].addr;
-	rc = text_read_sites(g, s->addr, n, c[0].len, s->bytes, s->ok, err);
+	rc = read_scratch(g, s, n, c[0].len, err);
 	for (size_t i = 0; !rc && i < n; i++) {
 		if (c[i].result != TEXT_TODO)
 			continue;

@@ -55,16 +55,16 @@ void text_swap(struct text_change *c, size_t n);
 /** text_sort - by address */
 void text_sort(struct text_change *c, size_t n);
 
-/**
- * text_read_sites - bytes at many addresses with few reads
- * @addr: sorted; @stride apart in memory
- * @len:  bytes each
- * @out:  n * len bytes
- * @ok:   one flag each: false where it is not mapped
- *
- * Return: 0; -ENOMEM; -ESRCH.
- */
-must_check int text_read_sites(struct guest *g, const u64 *addr, size_t n, u32 len, u8 *out,
-			       bool *ok, struct err *err);
+/* Bytes at many addresses. */
+struct text_sites {
+	const u64 *addr; /* sorted */
+	size_t n;
+	u32 len; /* bytes each */
+	u8 *out; /* n * len bytes */
+	bool *ok; /* one each: false where it is not mapped */
+};
+
+/** text_read_sites - fill out and ok with few reads. Return: 0; -ENOMEM; -ESRCH (vmm.gone). */
+must_check int text_read_sites(struct guest *g, const struct text_sites *s, struct err *err);
 
 #endif

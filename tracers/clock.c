@@ -241,7 +241,7 @@ static u64 cpu_tsc(const struct trace_clock_cpu *p, u64 ns)
 {
 	u64 diff = ns - p->base_ns, delta;
 
-	if ((s64)diff < 0) /* before the base: as good as at it */
+	if ((s64)diff < 0 || !p->mul) /* before the base: as good as at it */
 		return p->base_tsc;
 	delta = (u64)(((unsigned __int128)diff << p->down) / p->mul);
 	return p->base_tsc + (p->up < 0 ? delta << -p->up : delta >> p->up);
@@ -255,7 +255,7 @@ static u64 cpu_tsc(const struct trace_clock_cpu *p, u64 ns)
  */
 static int estimate_now(const struct clock_reader *r, struct trace_clock *c)
 {
-	u64 tk = sym_or_0(r, "tk_core"), clock, last, secs, to_mono;
+	u64 tk = sym_or_0(r, "tk_core"), clock = 0, last = 0, secs = 0, to_mono = 0;
 	struct trace_clock_cpu pv = { 0 };
 	u32 off;
 	int rc;

@@ -185,7 +185,7 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 }
 
 /* Up to LOCK_BATCH more records, from *seq on; false: *seq is no longer there. */
-static bool read_batch(struct store *s, u64 *seq, struct store_page *page)
+static bool read_batch(struct store *s, u64 *seq, struct trace_page *page)
 {
 	size_t n = 0;
 	bool there;
@@ -207,7 +207,7 @@ static bool read_batch(struct store *s, u64 *seq, struct store_page *page)
 	return there;
 }
 
-int store_read(struct store *s, u64 after, struct store_page *page, struct err *err)
+int store_read(struct store *s, u64 after, struct trace_page *page, struct err *err)
 {
 	u64 seq = after ? after + 1 : 0;
 	size_t before;

@@ -36,16 +36,8 @@ void store_destroy(struct store *s);
  */
 void store_append(struct store *s, struct trace_record *r, size_t n);
 
-/* What a read gives. */
-struct store_page {
-	struct trace_record *buf; /* in: room for @max records */
-	size_t max;
-	size_t n; /* out: read into @buf */
-	u64 oldest_seq; /* out: the oldest kept, also on -ESTALE */
-};
-
 /** store_read - trace_read()'s contract. Context: any thread. */
-must_check int store_read(struct store *s, u64 after, struct store_page *page, struct err *err);
+must_check int store_read(struct store *s, u64 after, struct trace_page *page, struct err *err);
 
 void store_info(struct store *s, struct store_info *ret);
 

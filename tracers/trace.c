@@ -396,15 +396,9 @@ void trace_get_info(struct trace *t, struct trace_info *ret)
 	ret->oldest_seq = s.oldest_seq;
 }
 
-int trace_read(struct trace *t, u64 after, struct trace_record *buf, size_t max, size_t *n_ret,
-	       u64 *oldest_ret, struct err *err)
+int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *err)
 {
-	struct store_page page = { .buf = buf, .max = max };
-	int rc = store_read(t->store, after, &page, err);
-
-	*n_ret = page.n;
-	*oldest_ret = page.oldest_seq;
-	return rc;
+	return store_read(t->store, after, page, err);
 }
 
 void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)

@@ -84,16 +84,23 @@ void trace_destroy(struct trace *t);
 /** trace_get_info - a snapshot. Context: any thread. */
 void trace_get_info(struct trace *t, struct trace_info *ret);
 
+/* What a read gives. */
+struct trace_page {
+	struct trace_record *buf; /* in: room for @max records */
+	size_t max;
+	size_t n; /* out: read into @buf */
+	u64 oldest_seq; /* out: the oldest kept, also on -ESTALE */
+};
+
 /**
  * trace_read - records after a sequence number
  * @after: 0 for the oldest kept
- * @n_ret: how many were read; 0 with return 0 means "none yet", or the end when the trace is stopped
+ * @page:  n 0 with return 0 means "none yet", or the end when the trace is stopped
  *
  * Context: any thread; does not block. Return: 0; -ESTALE the record after @after was overwritten
- * (records.gone): *oldest_ret says where to go on.
+ * (records.gone): oldest_seq says where to go on.
  */
-must_check int trace_read(struct trace *t, u64 after, struct trace_record *buf, size_t max,
-			  size_t *n_ret, u64 *oldest_ret, struct err *err);
+must_check int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *err);
 
 /**
  * trace_set_notify - call @fn from the drain thread when there are new records or the state changed

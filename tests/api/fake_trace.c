@@ -286,24 +286,22 @@ void trace_get_info(struct trace *t, struct trace_info *ret)
 	pthread_mutex_unlock(&t->lock);
 }
 
-int trace_read(struct trace *t, u64 after, struct trace_record *buf, size_t max, size_t *n_ret,
-	       u64 *oldest_ret, struct err *err)
+int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *err)
 {
 	u64 newest, oldest, seq;
-	size_t n = 0;
 
+	page->n = 0;
 	pthread_mutex_lock(&t->lock);
 	newest = t->info.n_records;
 	oldest = t->info.oldest_seq;
 	pthread_mutex_unlock(&t->lock);
-	*oldest_ret = oldest;
+	page->oldest_seq = oldest;
 	if (after && after + 1 < oldest)
 		return err_set(err, -ESTALE, ERR_CURSOR_GONE, 0,
 			       "record %llu was overwritten; the oldest is %llu",
 			       (unsigned long long)after + 1, (unsigned long long)oldest);
-	for (seq = after ? after + 1 : MAX(oldest, 1); seq <= newest && n < max; seq++)
-		record_at(t, seq, &buf[n++]);
-	*n_ret = n;
+	for (seq = after ? after + 1 : MAX(oldest, 1); seq <= newest && page->n < page->max; seq++)
+		record_at(t, seq, &page->buf[page->n++]);
 	return 0;
 }
 

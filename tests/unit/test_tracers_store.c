@@ -64,7 +64,7 @@ static void append(struct store *s, u64 from, size_t n, u32 tasks)
 static int read_some(struct store *s, u64 after, struct trace_record *buf, size_t max,
 		     size_t *n_ret, u64 *oldest_ret)
 {
-	struct store_page page = { .buf = buf, .max = max };
+	struct trace_page page = { .buf = buf, .max = max };
 	int rc = store_read(s, after, &page, &last_err);
 
 	*n_ret = page.n;
