@@ -24,7 +24,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-#define GUEST_BYTES (64 * 1024)
+#define GUEST_BYTES (64ul * 1024)
 #define CODE        0x4000
 #define LOOPS       400000ull /* twice as many instructions: 0.3 ms on hardware */
 #define LIMIT_USEC  50000

@@ -20,8 +20,6 @@
 #define QEMU     "qemu-system-x86_64"
 #define MAX_ARGS 64
 
-extern char **environ;
-
 struct args {
 	char **list;
 	size_t n;
@@ -173,14 +171,17 @@ static int check_dir(const struct qemu_vm *vm)
 	return CLI_OK;
 }
 
+/* 0 when there is none. */
 static pid_t read_pid(const char *path)
 {
-	_cleanup_fclose_ FILE *f = fopen(path, "re");
-	int pid = 0;
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[24] = "", *end;
+	long pid;
 
-	if (!f || fscanf(f, "%d", &pid) != 1)
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
 		return 0;
-	return pid;
+	pid = strtol(text, &end, 10);
+	return end > text && pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
 }
 
 bool qemu_is_alive(const struct qemu_vm *vm)

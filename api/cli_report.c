@@ -8,7 +8,7 @@
 #include <getopt.h>
 #include <string.h>
 
-#define FLUSH_BYTES (64 * 1024)
+#define FLUSH_BYTES (64ul * 1024)
 
 struct report {
 	struct rec_reader *reader;

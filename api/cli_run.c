@@ -77,7 +77,8 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 		return -1;
 	case 'A':
 		a->accel = optarg;
-		if (strcmp(optarg, "auto") && strcmp(optarg, "kvm") && strcmp(optarg, "tcg"))
+		if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "kvm") != 0 &&
+		    strcmp(optarg, "tcg") != 0)
 			return cli_usage(verb, "--accel takes auto, kvm or tcg, not \"%s\"",
 					 optarg);
 		return -1;

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_CMDLINE (256 * 1024)
+#define MAX_CMDLINE (256ul * 1024)
 #define MAX_ARGS    4096
 #define MAX_FDS     4096
 

@@ -35,7 +35,7 @@ static const char usage[] =
 	"                       happens; default " STATE_DIR_DEFAULT "\n"
 	"  --heartbeat SECONDS  a quiet NDJSON stream says so this often; default 15\n"
 	"\n"
-	"Exit status: 0 stopped by SIGTERM or SIGINT and every guest is as before, 1 failed, 2 usage.\n";
+	"SIGTERM, SIGINT or SIGHUP stop it. Exit status: 0 every guest is as before, 1 failed, 2 usage.\n";
 
 /* Return: -1 to go on, or the exit status. */
 static int parse(int argc, char **argv, struct options *ret)
@@ -103,6 +103,7 @@ static void block_signals(sigset_t *set)
 	sigemptyset(set);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGINT);
+	sigaddset(set, SIGHUP); /* the terminal is gone: no reason to leave guests changed */
 	sigprocmask(SIG_BLOCK, set, NULL);
 	signal(SIGPIPE, SIG_IGN); /* a client that left is an error of its connection */
 }
@@ -166,7 +167,7 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 	if (r == 0)
 		r = serve(o, sockets, srv, err);
 	if (r == 0 && sigwait(signals, &sig) == 0)
-		log_info("%s: putting everything back", sig == SIGTERM ? "SIGTERM" : "SIGINT");
+		log_info("SIG%s: putting everything back", sigabbrev_np(sig));
 	n_failed = server_destroy(srv);
 	for (size_t i = 0; i < o->n_listen; i++)
 		listen_close(&sockets[i]);

@@ -15,7 +15,7 @@
 
 #define REQUEST_MAX_PARAMS 2
 #define REQUEST_MAX_QUERY  32
-#define REQUEST_MAX_BODY   (1024 * 1024)
+#define REQUEST_MAX_BODY   1048576
 
 struct MHD_Connection;
 struct MHD_Response;

@@ -52,6 +52,18 @@ static bool is_selected(const struct selection *sel, const struct ftrace_site *s
 	return glob_matches(sel->rq, s->name);
 }
 
+static bool parse_cursor(const char *text, u64 *index_ret, u64 *ip_ret)
+{
+	size_t digits = strspn(text, "0123456789");
+	size_t hex = text[digits] == '-' ? strspn(text + digits + 1, "0123456789abcdef") : 0;
+
+	if (!digits || digits > 18 || !hex || hex > 16 || text[digits + 1 + hex])
+		return false;
+	*index_ret = strtoull(text, NULL, 10);
+	*ip_ret = strtoull(text + digits + 1, NULL, 16);
+	return true;
+}
+
 /*
  * A cursor is "INDEX-IP" of the last site shown. Modules that came or went shift the indices, so the
  * address has the last word: a site that is not there any more makes the client begin again.
@@ -60,13 +72,12 @@ static int apply_cursor(struct request *rq, const struct kernel *k, struct selec
 {
 	const char *text = request_query(rq, "cursor");
 	const struct ftrace_site *sites = kernel_sites(k), *s;
-	unsigned long long index, ip;
 	struct err err = { 0 };
-	int end = 0;
+	u64 index, ip;
 
 	if (!text)
 		return 0;
-	if (strlen(text) > 40 || sscanf(text, "%llu-%llx%n", &index, &ip, &end) != 2 || text[end]) {
+	if (!parse_cursor(text, &index, &ip)) {
 		request_refuse(rq, "cursor", "must be the next_cursor of an earlier answer");
 		return -EINVAL;
 	}

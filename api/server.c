@@ -31,7 +31,7 @@
 #define MAX_WORKERS       64
 #define IDLE_TIMEOUT_SEC  60u
 #define CONNECTION_MEMORY (64u * 1024)
-#define MAX_DISCARD       (8u * REQUEST_MAX_BODY) /* of a body that is too large, to be able to answer */
+#define MAX_DISCARD       (8ul * REQUEST_MAX_BODY) /* of a body that is too large, to be able to answer */
 #define STOP_GRACE_NS     (2 * NSEC_PER_SEC)
 
 struct listener {
@@ -384,6 +384,7 @@ static enum MHD_Result begin(struct request *rq)
 	return queue_reply(rq);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the library's signature */
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const char *url,
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_size, void **con_cls)

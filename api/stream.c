@@ -19,7 +19,7 @@
 #include <sys/socket.h>
 
 #define STREAM_BATCH 256 /* records formatted at a time */
-#define STREAM_BLOCK (32u * 1024)
+#define STREAM_BLOCK (32ul * 1024)
 
 struct stream {
 	struct hub_client client;

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #define WORK_IDLE_SEC    10
-#define WORK_STACK_BYTES (1024 * 1024)
+#define WORK_STACK_BYTES (1024ul * 1024)
 
 struct work_job {
 	struct work_job *next;

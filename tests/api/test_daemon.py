@@ -103,7 +103,7 @@ class StateDir(TestCase):
 
 class Signals(TestCase):
     def test_each_ends_it_in_order(self):
-        for sig in (signal.SIGTERM, signal.SIGINT):
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             with Daemon() as d:
                 d.attach()
                 d.trace()

@@ -3,6 +3,7 @@
 #include "api/listen.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +57,7 @@ static int lock_in_child(const char *path, struct err *err)
 	int fds[2], fd, r = -1;
 	pid_t pid;
 
-	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
 		r = state_dir_lock(path, &fd, err);
