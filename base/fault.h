@@ -7,7 +7,8 @@
 #define BASE_FAULT_H
 
 #ifdef HVF_FAULT_POINTS
-/** fault_point - SIGKILL ourselves when the environment says HVF_FAULT=@name */
+/** fault_point - SIGKILL ourselves when the environment says HVF_FAULT=@name or HVF_FAULT=@name:N
+ * and this is the first, or the Nth, time that we come by */
 void fault_point(const char *name);
 #else
 static inline void fault_point(const char *name)
