@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HEARTBEAT_SEC 15.0
+#define HEARTBEAT_SEC   15.0
+#define RECOVER_AGAIN_S 10
 
 struct options {
 	const char *listen[SERVER_MAX_LISTEN];
@@ -138,6 +139,34 @@ static int serve(const struct options *o, struct listen_socket *sockets, struct 
 }
 
 /* From the lock to the last guest put back. Return: 0, or negative with @err. */
+/* What a daemon that died left in guests; false when some could not be put back yet. */
+static bool recover(const char *state_dir)
+{
+	struct err err = { 0 };
+	u32 n = 0;
+	int r = guest_recover(state_dir, &n, &err);
+
+	if (n)
+		log_info("%u guests put back that an earlier daemon had left changed", n);
+	if (r < 0)
+		log_error("%s (%s); trying again every %d s, the journal stays", err.msg,
+			  err_code_name(err.code), RECOVER_AGAIN_S);
+	return r == 0;
+}
+
+static void wait_for_signal(const char *state_dir, const sigset_t *signals, bool recovered)
+{
+	const struct timespec again = { .tv_sec = RECOVER_AGAIN_S };
+	int sig;
+
+	do {
+		sig = recovered ? sigwaitinfo(signals, NULL) : sigtimedwait(signals, NULL, &again);
+		if (sig < 0 && errno == EAGAIN)
+			recovered = recover(state_dir);
+	} while (sig < 0);
+	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
+}
+
 static int run(const struct options *o, const sigset_t *signals, struct err *err)
 {
 	struct server_opts opts = { .state_dir = o->state_dir,
@@ -146,28 +175,21 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 	_cleanup_close_ int lock = -1;
 	struct server *srv = NULL;
 	unsigned n_failed;
-	u32 n = 0;
-	int r, sig;
+	bool recovered;
+	int r;
 
 	r = state_dir_lock(o->state_dir, &lock, err);
 	if (r < 0)
 		return r;
 	/* before anybody can ask for more: what a daemon that died left in guests */
-	r = guest_recover(o->state_dir, &n, err);
-	if (n)
-		log_info("%u guests put back that an earlier daemon had left changed", n);
-	if (r < 0) {
-		log_error("%s (%s); going on, the journal stays", err->msg,
-			  err_code_name(err->code));
-		*err = (struct err){ 0 };
-	}
+	recovered = recover(o->state_dir);
 	r = open_all(o, sockets, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
 	if (r == 0)
 		r = serve(o, sockets, srv, err);
-	if (r == 0 && sigwait(signals, &sig) == 0)
-		log_info("SIG%s: putting everything back", sigabbrev_np(sig));
+	if (r == 0)
+		wait_for_signal(o->state_dir, signals, recovered);
 	n_failed = server_destroy(srv);
 	for (size_t i = 0; i < o->n_listen; i++)
 		listen_close(&sockets[i]);

@@ -94,5 +94,25 @@ def test_at_any_moment():
             clean_up(g, truth, sites, state)
 
 
+def test_stopped_at_the_next_start():
+    """What cannot be put back now is tried again, with nobody asking."""
+    with Guest("cloud-6.1") as g:
+        truth = Truth(g)
+        state = g.dir / "state"
+        d = Daemon(state_dir=state).start()
+        d.attach(g, "g")
+        sites = [int(f["ip"], 16) for f in d.functions("g")]
+        truth.note_module_sites(sites)
+        d.trace("g", ["vfs_*"])
+        d.kill9()
+        g.qmp.command("stop")
+        with Daemon(state_dir=state) as d:
+            assert d.journals(), "put back in a guest that stands still?"
+            g.qmp.command("cont")
+            wait_for("the journal is done", lambda: not d.journals(), 60)
+            truth.assert_untouched(sites, quiet=True)
+            g.assert_alive()
+
+
 if __name__ == "__main__":
     main()
