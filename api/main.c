@@ -154,7 +154,8 @@ static bool recover(const char *state_dir)
 	return r == 0;
 }
 
-static void wait_for_signal(const char *state_dir, const sigset_t *signals, bool recovered)
+/* Return: is everything that dead daemons left put back by now? */
+static bool wait_for_signal(const char *state_dir, const sigset_t *signals, bool recovered)
 {
 	const struct timespec again = { .tv_sec = RECOVER_AGAIN_S };
 	int sig;
@@ -165,6 +166,7 @@ static void wait_for_signal(const char *state_dir, const sigset_t *signals, bool
 			recovered = recover(state_dir);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
+	return recovered || recover(state_dir);
 }
 
 static int run(const struct options *o, const sigset_t *signals, struct err *err)
@@ -189,7 +191,7 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 	if (r == 0)
 		r = serve(o, sockets, srv, err);
 	if (r == 0)
-		wait_for_signal(o->state_dir, signals, recovered);
+		recovered = wait_for_signal(o->state_dir, signals, recovered);
 	n_failed = server_destroy(srv);
 	for (size_t i = 0; i < o->n_listen; i++)
 		listen_close(&sockets[i]);
@@ -197,6 +199,10 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 		r = err_set(err, -EIO, ERR_JOURNAL, 0,
 			    "%u guests could not be put back; the next start tries again",
 			    n_failed);
+	if (r == 0 && !recovered)
+		r = err_set(
+			err, -EIO, ERR_JOURNAL, 0,
+			"what an earlier daemon left could not be put back; the next start tries again");
 	return r;
 }
 

@@ -16,7 +16,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define QUIET_NS (10 * NSEC_PER_SEC)
+#define MAX_RINGS_BYTES (128ull << 20)
+#define QUIET_NS        (10 * NSEC_PER_SEC)
 
 static u64 page_align(u64 v)
 {
@@ -27,15 +28,17 @@ static u64 page_align(u64 v)
 static int layout(struct guest *g, struct err *err)
 {
 	struct agent_header *h = &g->agent.header;
-	u64 ram = 0, slots = 1;
+	u64 ram = 0, slots = 1, limit;
 
 	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
 		ram += vm_ram(g->vm, i)->len_bytes;
+	/* a small part of RAM, and of the guest's 1 GiB for modules */
+	limit = MIN(ram / 16, MAX_RINGS_BYTES);
 	memset(h, 0, sizeof(*h));
 	h->nr_cpus = kernel_nr_cpu_ids(g->k);
 	while (slots * 2 * AGENT_RECORD_BYTES <= g->ring_bytes)
 		slots *= 2;
-	while (slots > AGENT_MIN_SLOTS && slots * AGENT_RECORD_BYTES * h->nr_cpus > ram / 16)
+	while (slots > AGENT_MIN_SLOTS && slots * AGENT_RECORD_BYTES * h->nr_cpus > limit)
 		slots /= 2;
 	h->ring_slots = (u32)slots;
 	if (agent_layout(h))
@@ -309,7 +312,8 @@ static int give_back(struct gate *gate, struct guest *g, enum journal_what what,
 /* No task of the guest is inside, or will come back into, the agent's text. */
 static int wait_quiet(struct gate *gate, struct guest *g, struct err *err)
 {
-	static const char *const sync[] = { "synchronize_rcu_tasks_rude", "synchronize_rcu_tasks" };
+	static const char *const sync[] = { "synchronize_rcu_tasks_rude", "synchronize_rcu_tasks",
+					    "synchronize_rcu" };
 	const struct journal_state *s = journal_state(g->journal);
 	u64 text = s->alloc[JOURNAL_AGENT_TEXT];
 	const u64 none[4] = { 0 };
@@ -329,7 +333,7 @@ static int wait_quiet(struct gate *gate, struct guest *g, struct err *err)
 	return quiesce_range(g, text, text + s->alloc_bytes[JOURNAL_AGENT_TEXT], QUIET_NS, err);
 }
 
-static void forget(struct guest *g)
+void agent_forget(struct guest *g)
 {
 	vm_view_destroy(g->agent.view);
 	memset(&g->agent, 0, sizeof(g->agent));
@@ -364,6 +368,7 @@ int agent_load(struct guest *g, struct err *err)
 
 	if (g->agent.loaded)
 		return 0;
+	agent_forget(g);
 	rc = layout(g, err);
 	if (!rc)
 		rc = gate_open(g, &gate, err);
@@ -375,8 +380,12 @@ int agent_load(struct guest *g, struct err *err)
 
 		if (unload_through(gate, g, &undo))
 			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
-		forget(g);
-		gate_close(gate, NULL);
+		agent_forget(g);
+		if (gate_close(gate, &undo))
+			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
+		/* what a call that was given up has lent after all */
+		else if (agent_unload(g, &undo))
+			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
 		return rc;
 	}
 	g->agent.loaded = true;
@@ -402,6 +411,6 @@ int agent_unload(struct guest *g, struct err *err)
 	if (rc)
 		return err_set(err, rc, first.code, first.addr, "%s", first.msg);
 	if (!rc2)
-		forget(g);
+		agent_forget(g);
 	return rc2;
 }

@@ -26,6 +26,9 @@ must_check int agent_load(struct guest *g, struct err *err);
  */
 int agent_unload(struct guest *g, struct err *err);
 
+/** agent_forget - the agent is no more in the guest, nor is anything of it */
+void agent_forget(struct guest *g);
+
 /** agent_write_header - write a member of struct agent_header at @off; the guest sees it at once */
 must_check int agent_write_header(struct guest *g, size_t off, const void *v, size_t n,
 				  struct err *err);

@@ -142,6 +142,11 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 	rc = write_journal(g, c, m, err);
 	if (!rc)
 		rc = remember(g, c, m, err);
+	if (rc) { /* nothing was written */
+		if (journal_undone_kind(g->journal, JOURNAL_SITE, NULL))
+			err_wrap(err, "the journal is damaged too");
+		return rc;
+	}
 	fault_point("arm.journalled");
 	if (!rc)
 		rc = text_apply(g, c, m, err);
@@ -193,7 +198,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 		ret->verified = ret->sites_restored == g->n_armed;
 	fault_point("disarm.written");
 	if (g->n_armed)
-		rc = journal_undone(g->journal, g->armed_txn, err);
+		rc = journal_undone_kind(g->journal, JOURNAL_SITE, err);
 	if (rc)
 		return rc;
 	free(g->armed);

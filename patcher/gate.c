@@ -301,9 +301,15 @@ static int put_sites(struct gate *gate, struct err *err)
 
 int gate_open(struct guest *g, struct gate **ret, struct err *err)
 {
-	struct gate *gate = calloc(1, sizeof(*gate));
+	struct err undo = { 0 };
+	struct gate *gate;
 	int rc;
 
+	/* one that could not be closed earlier */
+	rc = gate_recover(g, err);
+	if (rc)
+		return rc;
+	gate = calloc(1, sizeof(*gate));
 	if (!gate)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
 	gate->g = g;
@@ -322,7 +328,8 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 	if (!rc)
 		rc = put_sites(gate, err);
 	if (rc) {
-		gate_close(gate, NULL);
+		if (gate_close(gate, &undo))
+			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
 		return rc;
 	}
 	fault_point("gate.opened");
@@ -410,7 +417,8 @@ int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err
 }
 
 /* Put @c back; what the guest changed meanwhile is left and counted as done. */
-static int put_back(struct guest *g, struct text_change *c, size_t n, u32 txn, struct err *err)
+static int put_back(struct guest *g, struct text_change *c, size_t n, enum journal_kind kind,
+		    struct err *err)
 {
 	int rc;
 
@@ -423,7 +431,7 @@ static int put_back(struct guest *g, struct text_change *c, size_t n, u32 txn, s
 			log_warn("%s: 0x%llx was changed by the guest; left as it is", g->target,
 				 (unsigned long long)c[i].addr);
 	}
-	return txn ? journal_undone(g->journal, txn, err) : 0;
+	return journal_undone_kind(g->journal, kind, err);
 }
 
 static int wait_outside(struct gate *gate, struct err *err)
@@ -446,6 +454,39 @@ static int wait_outside(struct gate *gate, struct err *err)
 	return quiesce_range(gate->g, gate->cave, gate->cave + gate->code_bytes, CLOSE_NS, err);
 }
 
+/* A borrowed call whose result is not in the journal yet: let it end, keep what it gave. */
+static int finish_call(struct gate *gate, struct err *err)
+{
+	struct journal *j = gate->g->journal;
+	const struct journal_state *s = journal_state(j);
+	struct mailbox box;
+	bool ran;
+	int rc;
+
+	rc = box_read(gate, &box, err);
+	if (rc)
+		return rc;
+	if (box.state == MAILBOX_ARMED) {
+		rc = withdraw(gate, err);
+		if (rc < 0)
+			return rc;
+		box.state = rc ? MAILBOX_IDLE : MAILBOX_RUNNING;
+	}
+	if (box.state == MAILBOX_RUNNING) {
+		rc = wait_done(gate, &box, err);
+		if (rc)
+			return rc;
+	}
+	if (!s->pending)
+		return 0;
+	ran = box.state == MAILBOX_DONE && box.seq == s->pending_seq;
+	if (!s->pending_free)
+		return journal_alloc(j, s->pending, ran ? box.ret : 0, s->pending_bytes, err);
+	if (ran)
+		return journal_freed(j, s->pending, err);
+	return journal_alloc(j, s->pending, s->alloc[s->pending], s->alloc_bytes[s->pending], err);
+}
+
 int gate_close(struct gate *gate, struct err *err)
 {
 	static const struct mailbox zero;
@@ -453,14 +494,17 @@ int gate_close(struct gate *gate, struct err *err)
 	int rc = 0;
 
 	if (gate->n_sites && gate->sites_txn)
-		rc = put_back(g, gate->sites, gate->n_sites, gate->sites_txn, err);
+		rc = put_back(g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_back");
 	if (!rc && gate->n_code && gate->code_txn) {
 		rc = wait_outside(gate, err);
 		if (!rc)
-			rc = put_back(g, gate->code, gate->n_code, gate->code_txn, err);
+			rc = put_back(g, gate->code, gate->n_code, JOURNAL_CAVE, err);
 	}
 	fault_point("gate.code_back");
+	/* a call that was given up may have ended since: before its result is wiped */
+	if (!rc && journal_state(g->journal)->pending)
+		rc = finish_call(gate, err);
 	if (!rc)
 		rc = box_write(gate, 0, &zero, sizeof(zero), err);
 	if (!rc)
@@ -495,47 +539,16 @@ static int from_journal(struct guest *g, enum journal_kind kind, struct text_cha
 	return 0;
 }
 
-/* A borrowed call was under way when the daemon died: let it end, keep what it gave. */
-static int finish_call(struct gate *gate, struct err *err)
-{
-	struct journal *j = gate->g->journal;
-	const struct journal_state *s = journal_state(j);
-	struct mailbox box;
-	bool ran;
-	int rc;
-
-	rc = box_read(gate, &box, err);
-	if (rc)
-		return rc;
-	if (box.state == MAILBOX_ARMED) {
-		rc = withdraw(gate, err);
-		if (rc < 0)
-			return rc;
-		box.state = rc ? MAILBOX_IDLE : MAILBOX_RUNNING;
-	}
-	if (box.state == MAILBOX_RUNNING) {
-		rc = wait_done(gate, &box, err);
-		if (rc)
-			return rc;
-	}
-	if (!s->pending)
-		return 0;
-	ran = box.state == MAILBOX_DONE && box.seq == s->pending_seq;
-	if (!s->pending_free)
-		return journal_alloc(j, s->pending, ran ? box.ret : 0, s->pending_bytes, err);
-	if (ran)
-		return journal_freed(j, s->pending, err);
-	return journal_alloc(j, s->pending, s->alloc[s->pending], s->alloc_bytes[s->pending], err);
-}
-
 int gate_recover(struct guest *g, struct err *err)
 {
 	const struct journal_state *s = journal_state(g->journal);
 	struct gate *gate;
 	int rc;
 
-	if (!s->mailbox)
-		return 0;
+	if (!s->mailbox) /* no gate: a call that is still noted never ran */
+		return s->pending ? journal_alloc(g->journal, s->pending, s->alloc[s->pending],
+						  s->alloc_bytes[s->pending], err)
+				  : 0;
 	gate = calloc(1, sizeof(*gate));
 	if (!gate)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");

@@ -107,6 +107,16 @@ static bool confirm(void *arg, const struct kernel_location *loc)
 	return !any; /* nobody to ask: the candidate's own consistency has to do */
 }
 
+/* Does some vCPU run on our kernel's page tables? What a reboot leaves in RAM may look alive for long. */
+static bool kernel_is_live(struct guest *g)
+{
+	const struct kernel_location *loc = kernel_location(g->k);
+	bool live = confirm(g->vm, loc);
+
+	vm_set_root(g->vm, loc->root, loc->levels);
+	return live;
+}
+
 /* No kernel was found: is it since there is none yet? */
 static bool in_firmware(struct vm *vm)
 {
@@ -218,16 +228,55 @@ static int keep_vmcoreinfo(struct guest *g, struct err *err)
 	return guest_read(g, data.v, g->vmcoreinfo, (size_t)size, err);
 }
 
+/*
+ * init_task's stack canary is random at each boot (v6.1 init/main.c start_kernel(),
+ * boot_init_stack_canary()), also without KASLR, and never changes after.
+ */
+static u64 read_boot_id(struct guest *g)
+{
+	u64 init, id;
+	u32 off;
+
+	if (kernel_sym(g->k, "init_task", &init) ||
+	    kernel_btf_offset(g->k, "task_struct", "stack_canary", &off) ||
+	    guest_read(g, init + off, &id, sizeof(id), NULL))
+		return 0;
+	return id;
+}
+
 bool guest_same_kernel(struct guest *g)
 {
 	u8 now[PAGE_SIZE];
 	gva_t data;
 	u64 size;
 
+	if (!kernel_is_live(g) || read_boot_id(g) != g->boot_id)
+		return false;
 	if (!g->vmcoreinfo || !kernel_vmcoreinfo(g->k, &data, &size))
 		return true;
 	return !guest_read(g, data.v, now, (size_t)g->vmcoreinfo_bytes, NULL) &&
 	       !memcmp(now, g->vmcoreinfo, (size_t)g->vmcoreinfo_bytes);
+}
+
+int guest_check_alive(struct guest *g, struct err *err)
+{
+	int rc;
+
+	if (vm_state(g->vm) == VM_GONE)
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
+	if (guest_same_kernel(g))
+		return 0;
+	if (g->claimed) /* a drain may still be reading through the view */
+		g->agent.loaded = false;
+	else
+		agent_forget(g);
+	free(g->armed);
+	g->armed = NULL;
+	g->n_armed = 0;
+	rc = journal_forget(g->journal, err);
+	return rc ? rc
+		  : err_set(err, -ESTALE, ERR_GUEST_REBOOTED, 0,
+			    "%s runs another kernel than at attach: it was rebooted", g->target);
 }
 
 static int adopt_armed(struct guest *g, struct err *err)
@@ -260,7 +309,7 @@ static bool journal_is_current(struct guest *g)
 	const struct kernel_location *loc = kernel_location(g->k);
 
 	return id->kaslr_offset == loc->kaslr_offset && id->root == loc->root.v &&
-	       !strcmp(id->build_id, kernel_build_id(g->k));
+	       id->boot_id == read_boot_id(g) && !strcmp(id->build_id, kernel_build_id(g->k));
 }
 
 /* What a daemon that died left in the guest: put everything back. */
@@ -302,6 +351,7 @@ static int start_journal(struct guest *g, struct err *err)
 	snprintf(id.build_id, sizeof(id.build_id), "%s", kernel_build_id(g->k));
 	id.kaslr_offset = loc->kaslr_offset;
 	id.root = loc->root.v;
+	id.boot_id = g->boot_id = read_boot_id(g);
 	id.levels = (u32)loc->levels;
 	return journal_set_ident(g->journal, &id, err);
 }
@@ -394,7 +444,10 @@ static bool verify(struct guest *g)
 		if (!memcmp(now + at * MCOUNT_INSN_SIZE, g->baseline + i * MCOUNT_INSN_SIZE,
 			    MCOUNT_INSN_SIZE))
 			continue;
-		if (s->state == SITE_IN_USE || s->flags & kernel_site_use_mask(g->k)) {
+		/* in use by the guest now, or it was at attach */
+		if (s->flags & kernel_site_use_mask(g->k) ||
+		    (!insn_is_site_nop(g->baseline + i * MCOUNT_INSN_SIZE) &&
+		     insn_is_site_nop(now + at * MCOUNT_INSN_SIZE))) {
 			log_info("%s: %s was changed by the guest meanwhile", g->target, s->name);
 			continue;
 		}
@@ -418,22 +471,30 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 		return rc;
 	r->memory_freed = had_agent;
 	r->verified = verify(g) && !journal_outstanding(g->journal);
+	if (!r->verified)
+		return err_set(
+			err, -EIO, ERR_GUEST_CHANGED, 0,
+			"%s: something is not as it was at attach; the daemon's log says what",
+			g->target);
 	return 0;
 }
 
 int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 {
 	struct guest_restore r = { 0 };
-	int rc = 0;
+	struct err gone = { 0 };
+	int rc;
 
 	guest_lock(g);
-	if (vm_state(g->vm) == VM_GONE) {
+	rc = guest_check_alive(g, &gone);
+	if (gone.code == ERR_VMM_GONE || gone.code == ERR_GUEST_REBOOTED) {
+		log_info("%s; nothing is left to put back", gone.msg);
 		journal_discard(no_cleanup_ptr(g->journal));
-	} else if (!guest_same_kernel(g)) {
-		log_info("%s: the guest was rebooted; nothing is left to put back", g->target);
-		journal_discard(no_cleanup_ptr(g->journal));
-	} else {
+		rc = 0;
+	} else if (!rc) {
 		rc = give_all_back(g, &r, err);
+	} else {
+		err_set(err, rc, gone.code, gone.addr, "%s", gone.msg);
 	}
 	guest_unlock(g);
 	if (ret)

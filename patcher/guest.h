@@ -76,6 +76,14 @@ void guest_info(struct guest *g, struct guest_info *ret);
  */
 must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err);
 
+/**
+ * guest_check_alive - does the kernel that we attached to still run?
+ *
+ * When it does not, all that we had in it is forgotten: agent, armed sites, journal; nothing of that
+ * exists any more. Context: guest lock held. Return: 0; -ESTALE (guest.rebooted); -ESRCH (vmm.gone).
+ */
+must_check int guest_check_alive(struct guest *g, struct err *err);
+
 /* The parts of an attached guest; valid until guest_detach(). */
 struct vm *guest_vm(struct guest *g);
 /** guest_kernel - its tables; the guest lock protects them */

@@ -45,6 +45,7 @@ struct guest {
 	u64 *baseline_ip;
 	u8 *vmcoreinfo; /* as it was at attach: is it still the same kernel? */
 	u64 vmcoreinfo_bytes;
+	u64 boot_id;
 	struct armed_site *armed; /* sorted by ip */
 	size_t n_armed;
 	u32 armed_txn;
@@ -65,8 +66,8 @@ must_check int guest_read(struct guest *g, u64 addr, void *buf, size_t len, stru
 /**
  * guest_same_kernel - is the kernel that we attached to still the one that runs?
  *
- * By proof, not by an event: its vmcoreinfo (KASLR offset, build id) reads back unchanged through
- * the page table that we hold.
+ * By proof, not by an event: its vmcoreinfo (KASLR offset, build id) and a value that is random at
+ * each boot read back unchanged through the page table that we hold.
  */
 bool guest_same_kernel(struct guest *g);
 

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static const char magic[8] = "HVFJRNL2";
+static const char magic[8] = "HVFJRNL3";
 
 #define MAX_RECORD 4096u
 
@@ -28,6 +28,7 @@ enum record_type {
 	RECORD_FREED,
 	RECORD_MAILBOX,
 	RECORD_PENDING_FREE,
+	RECORD_UNDONE_KIND,
 };
 
 struct record_head {
@@ -79,12 +80,12 @@ static int state_add_text(struct journal_state *s, size_t *cap, const struct jou
 	return 0;
 }
 
-static void state_drop_txn(struct journal_state *s, u32 txn)
+static void state_drop(struct journal_state *s, u32 txn, u32 kind)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < s->n_text; i++) {
-		if (s->text[i].txn != txn)
+		if (s->text[i].txn != txn && s->text[i].kind != kind)
 			s->text[kept++] = s->text[i];
 	}
 	s->n_text = kept;
@@ -102,7 +103,7 @@ static bool state_apply(struct journal_state *s, size_t *cap, u32 type, const vo
 	struct cursor c = cursor_init(payload, len);
 	struct journal_text t;
 	struct record_alloc a;
-	u32 txn;
+	u32 txn, kind;
 
 	switch (type) {
 	case RECORD_IDENT:
@@ -118,7 +119,12 @@ static bool state_apply(struct journal_state *s, size_t *cap, u32 type, const vo
 	case RECORD_UNDONE:
 		if (!cursor_u32(&c, &txn))
 			return false;
-		state_drop_txn(s, txn);
+		state_drop(s, txn, 0);
+		return true;
+	case RECORD_UNDONE_KIND:
+		if (!cursor_u32(&c, &kind) || !kind)
+			return false;
+		state_drop(s, 0, kind);
 		return true;
 	case RECORD_PENDING:
 	case RECORD_PENDING_FREE:
@@ -232,6 +238,29 @@ static int load(struct journal *j, struct err *err)
 	return 0;
 }
 
+/*
+ * Open and lock. The one who had it before may have removed the file between our two steps: then what
+ * we hold is no longer in the directory and nobody would find it, so open again. -EWOULDBLOCK: locked.
+ */
+static int open_locked(struct journal *j)
+{
+	struct stat held, named;
+
+	for (int tries = 0; tries < 100; tries++) {
+		j->fd = open(j->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+		if (j->fd < 0)
+			return -errno;
+		if (flock(j->fd, LOCK_EX | LOCK_NB))
+			return -errno;
+		if (!fstat(j->fd, &held) && !stat(j->path, &named) && held.st_ino == named.st_ino &&
+		    held.st_dev == named.st_dev)
+			return 0;
+		close(j->fd);
+	}
+	j->fd = -1;
+	return -EBUSY;
+}
+
 int journal_open(const char *state_dir, pid_t pid, u64 start_time, struct journal **ret,
 		 struct err *err)
 {
@@ -246,12 +275,13 @@ int journal_open(const char *state_dir, pid_t pid, u64 start_time, struct journa
 		rc = io_error(j, err, "make the directory of");
 		goto fail;
 	}
-	j->fd = open(j->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (j->fd < 0) {
+	rc = open_locked(j);
+	if (rc && rc != -EWOULDBLOCK) {
+		errno = -rc;
 		rc = io_error(j, err, "open");
 		goto fail;
 	}
-	if (flock(j->fd, LOCK_EX | LOCK_NB)) {
+	if (rc) {
 		rc = err_set(err, -EBUSY, ERR_GUEST_ATTACHED, 0,
 			     "process %d is attached by another daemon (%s is locked)", (int)pid,
 			     j->path);
@@ -372,6 +402,7 @@ int journal_forget(struct journal *j, struct err *err)
 {
 	journal_state_deinit(&j->state);
 	j->cap_text = 0;
+	j->n_buf = 0;
 	j->len = sizeof(magic);
 	if (ftruncate(j->fd, (off_t)j->len))
 		return io_error(j, err, "truncate");
@@ -406,6 +437,13 @@ int journal_add_text(struct journal *j, const struct journal_text *t, struct err
 int journal_undone(struct journal *j, u32 txn, struct err *err)
 {
 	return add_flush(j, RECORD_UNDONE, &txn, sizeof(txn), err);
+}
+
+int journal_undone_kind(struct journal *j, enum journal_kind kind, struct err *err)
+{
+	u32 k = kind;
+
+	return add_flush(j, RECORD_UNDONE_KIND, &k, sizeof(k), err);
 }
 
 int journal_pending(struct journal *j, enum journal_what what, u64 bytes, u64 seq, struct err *err)

@@ -22,6 +22,7 @@ struct journal_ident {
 	char build_id[48];
 	u64 kaslr_offset;
 	u64 root;
+	u64 boot_id; /* random at each boot of the guest; 0 when it has none */
 	u32 levels;
 	u32 pad;
 };
@@ -104,6 +105,9 @@ must_check int journal_flush(struct journal *j, struct err *err);
 
 /** journal_undone - transaction @txn was put back; flushed */
 must_check int journal_undone(struct journal *j, u32 txn, struct err *err);
+
+/** journal_undone_kind - everything of @kind was put back, whatever the transaction; flushed */
+must_check int journal_undone_kind(struct journal *j, enum journal_kind kind, struct err *err);
 
 /** journal_pending - the guest is about to be asked for memory (call number @seq); flushed */
 must_check int journal_pending(struct journal *j, enum journal_what what, u64 bytes, u64 seq,

@@ -86,8 +86,10 @@ static bool has_address(struct scan *s, u64 task)
 {
 	u64 from, top;
 
-	if (!awake(s, task, &from, &top) || guest_read(s->g, from, s->stack, top - from, NULL))
+	if (!awake(s, task, &from, &top))
 		return false;
+	if (guest_read(s->g, from, s->stack, top - from, NULL))
+		return true; /* cannot tell */
 	for (size_t i = 0; i < (top - from) / 8; i++) {
 		if (s->stack[i] >= s->lo && s->stack[i] < s->hi)
 			return true;
@@ -147,7 +149,7 @@ static bool wait_progress(struct guest *g, u64 deadline)
 
 	if (vm_progress(g->vm, &p, NULL))
 		return false;
-	while (!vm_progressed(g->vm, &p, RUN_NS)) {
+	while (!vm_progressed(g->vm, &p, RUN_NS) || vm_state(g->vm) != VM_RUNNING) {
 		if (guest_now_ns() > deadline)
 			return false;
 		guest_sleep_ns(POLL_NS);

@@ -55,8 +55,13 @@ static void recover_one(void *arg, pid_t pid, u64 start_time, const char *path)
 		return;
 	}
 	if (journal_open(r->state_dir, pid, start_time, &j, &err)) {
-		if (err.code != ERR_GUEST_ATTACHED) /* by ourselves, or by another daemon: not dead */
-			log_warn("%s", err.msg);
+		if (err.code ==
+		    ERR_GUEST_ATTACHED) /* by ourselves, or by another daemon: not dead */
+			return;
+		log_warn("%s", err.msg);
+		r->n_failed++;
+		if (r->err)
+			*r->err = err;
 		return;
 	}
 	ident = journal_state(j)->ident;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#define WALK_NS (5 * NSEC_PER_SEC)
 #define MAX_TASKS \
 	4194304u /* v6.1 include/linux/threads.h PID_MAX_LIMIT: more is a list that loops */
 
@@ -11,6 +12,7 @@ struct walk {
 	struct guest *g;
 	u32 tasks, thread_node, signal, thread_head; /* offsets */
 	u32 n;
+	u64 deadline;
 	bool (*fn)(void *arg, u64 task);
 	void *arg;
 	bool ended;
@@ -42,6 +44,12 @@ static int no_end(u64 at, struct err *err)
 	return err_set(err, -EUCLEAN, ERR_GUEST_MEMORY, at, "the guest's list of tasks has no end");
 }
 
+/* Also by time: a list that loops must not keep the guest lock. */
+static bool too_many(struct walk *w)
+{
+	return ++w->n > MAX_TASKS || (w->n % 1024 == 0 && guest_now_ns() > w->deadline);
+}
+
 static int threads(struct walk *w, u64 leader, struct err *err)
 {
 	u64 signal, head, node;
@@ -54,7 +62,7 @@ static int threads(struct walk *w, u64 leader, struct err *err)
 	if (guest_read(w->g, head, &node, 8, NULL))
 		return 0;
 	while (node != head && !w->ended) {
-		if (++w->n > MAX_TASKS)
+		if (too_many(w))
 			return no_end(head, err);
 		w->ended = !w->fn(w->arg, node - w->thread_node);
 		/* an exiting thread is unlinked, but its own pointer still leads on (RCU) */
@@ -66,7 +74,7 @@ static int threads(struct walk *w, u64 leader, struct err *err)
 
 int tasks_for_each(struct guest *g, bool (*fn)(void *arg, u64 task), void *arg, struct err *err)
 {
-	struct walk w = { .g = g, .fn = fn, .arg = arg };
+	struct walk w = { .g = g, .fn = fn, .arg = arg, .deadline = guest_now_ns() + WALK_NS };
 	u64 init, task, next = 0;
 	int rc;
 
@@ -76,7 +84,7 @@ int tasks_for_each(struct guest *g, bool (*fn)(void *arg, u64 task), void *arg, 
 	rc = offsets(&w, err);
 	task = init;
 	while (!rc && !w.ended) {
-		if (++w.n > MAX_TASKS)
+		if (too_many(&w))
 			return no_end(init, err);
 		rc = threads(&w, task, err);
 		if (!rc)

@@ -88,7 +88,11 @@ static int read_scratch(struct guest *g, struct scratch *s, size_t n, u32 len, s
 	return text_read_sites(g, &sites, err);
 }
 
-/* Is the record still of this site, and does the guest itself have no reference to it? */
+/*
+ * Is the record still of this site, and does the guest itself have no reference to it? Not asked when
+ * undoing: records move (v6.1 kernel/trace/ftrace.c ftrace_free_mem()), and nothing else in the guest
+ * can hold a call to an address of ours: the bytes are the proof.
+ */
 static int check_records(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
 			 struct err *err)
 {
@@ -98,7 +102,7 @@ static int check_records(struct guest *g, struct text_change *c, size_t n, struc
 	int rc;
 
 	for (size_t i = 0; i < n; i++) {
-		if (c[i].rec)
+		if (c[i].rec && !c[i].undo)
 			s->addr[m++] = c[i].rec;
 	}
 	if (!m)
@@ -115,12 +119,12 @@ static int check_records(struct guest *g, struct text_change *c, size_t n, struc
 	for (size_t i = 0; i < n; i++) {
 		u64 rec[2];
 
-		if (!c[i].rec)
+		if (!c[i].rec || c[i].undo)
 			continue;
 		memcpy(rec, s->bytes + m * 16, sizeof(rec));
 		if (!s->ok[m++] || rec[0] != c[i].addr)
 			c[i].result = TEXT_UNMAPPED; /* the module went away, the record with it */
-		else if ((rec[1] & refs) && !c[i].undo)
+		else if (rec[1] & refs)
 			c[i].result = TEXT_IN_USE;
 	}
 	return 0;

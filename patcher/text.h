@@ -21,7 +21,7 @@ struct text_change {
 	u64 addr;
 	u64 rec; /* guest's struct dyn_ftrace to look at before writing, 0 for none */
 	u32 len; /* the same for all changes of one call */
-	bool undo; /* ours goes away: do it even if the guest's record says "in use" by now */
+	bool undo; /* ours goes away: the record is not looked at, the bytes are the proof */
 	u8 old[JOURNAL_TEXT_MAX];
 	u8 new[JOURNAL_TEXT_MAX];
 	enum text_result result;

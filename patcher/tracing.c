@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The agent as tracers use it. See tracing.h. */
+#define LOG_PREFIX "tracing"
 #include "patcher/tracing.h"
 
+#include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/ftrace.h"
 #include "patcher/guest_priv.h"
@@ -13,8 +15,10 @@
 
 int tracing_claim(struct guest *g, struct err *err)
 {
-	if (vm_state(g->vm) == VM_GONE)
-		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
+	int rc = guest_check_alive(g, err);
+
+	if (rc)
+		return rc;
 	if (g->claimed)
 		return err_set(err, -EBUSY, ERR_TRACE_LIMIT, 0, "%s has a trace already",
 			       g->target);
@@ -32,6 +36,20 @@ static int set_u32(struct guest *g, size_t off, u32 v, struct err *err)
 	return agent_write_header(g, off, &v, sizeof(v), err);
 }
 
+/* What an earlier trace left is not the next one's; every task is named anew for its reader. */
+static int begin_ring(struct guest *g, size_t cpu_off, struct err *err)
+{
+	struct agent_cpu c;
+	int rc = vm_view_read(g->agent.view, cpu_off, &c, sizeof(c));
+
+	if (rc)
+		return err_set(err, rc, ERR_VMM_GONE, g->agent.data,
+			       "cannot read the agent's rings");
+	rc = agent_write_header(g, cpu_off + offsetof(struct agent_cpu, tail), &c.head,
+				sizeof(c.head), err);
+	return rc ? rc : set_u32(g, cpu_off + offsetof(struct agent_cpu, last_pid), ~0u, err);
+}
+
 int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	u32 pids[AGENT_MAX_PIDS] = { 0 };
@@ -40,7 +58,11 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 	if (opts->n_pids > AGENT_MAX_PIDS)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d pids, not %zu",
 			       AGENT_MAX_PIDS, opts->n_pids);
-	rc = agent_load(g, err);
+	rc = guest_check_alive(g, err);
+	if (!rc && g->n_armed) /* could not be put back earlier */
+		rc = ftrace_make_nop(g, NULL, err);
+	if (!rc)
+		rc = agent_load(g, err);
 	if (rc)
 		return rc;
 	g->agent.header.mode = opts->overwrite ? AGENT_MODE_OVERWRITE : AGENT_MODE_DISCARD;
@@ -53,12 +75,8 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 		rc = agent_write_header(g, HEADER(pids), pids, sizeof(pids), err);
 	if (!rc)
 		rc = set_u32(g, HEADER(n_pids), (u32)opts->n_pids, err);
-	/* every task is named anew, so that a reader who starts here knows it */
 	for (u32 cpu = 0; !rc && cpu < g->agent.header.nr_cpus; cpu++)
-		rc = set_u32(g,
-			     AGENT_CPU_OFF + (size_t)cpu * AGENT_CPU_BYTES +
-				     offsetof(struct agent_cpu, last_pid),
-			     ~0u, err);
+		rc = begin_ring(g, AGENT_CPU_OFF + (size_t)cpu * AGENT_CPU_BYTES, err);
 	return rc ? rc : ftrace_update_ftrace_func(g, agent_blob_get()->function_trace_call, err);
 }
 
@@ -82,8 +100,10 @@ int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_count
 
 int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)
 {
-	int rc = set_u32(g, HEADER(enabled), 0, err);
+	int rc = guest_check_alive(g, err);
 
+	if (!rc)
+		rc = set_u32(g, HEADER(enabled), 0, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, ret, err);
 	if (!rc)
@@ -112,11 +132,15 @@ void tracing_rings(struct guest *g, struct agent_header *header_ret,
 	*arg_ret = g->agent.view;
 }
 
-u64 tracing_lost_nocpu(struct guest *g)
+bool tracing_lost_nocpu(struct guest *g, u64 *ret)
 {
-	u64 n = 0;
+	return g->agent.view && !vm_view_read(g->agent.view, HEADER(lost_nocpu), ret, sizeof(*ret));
+}
 
-	if (vm_view_read(g->agent.view, HEADER(lost_nocpu), &n, sizeof(n)))
-		return 0;
-	return n;
+void tracing_off(struct guest *g)
+{
+	struct err err = { 0 };
+
+	if (!guest_check_alive(g, &err) && g->agent.loaded && set_u32(g, HEADER(enabled), 0, &err))
+		log_warn("%s", err.msg);
 }

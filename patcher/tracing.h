@@ -20,7 +20,8 @@ struct tracing_counts {
 	size_t n_skipped; /* in use by the guest by now, or gone with their module */
 };
 
-/** tracing_claim - one trace at a time a guest; -EBUSY (trace.limit); -ESRCH (vmm.gone). Undo: tracing_release(). */
+/** tracing_claim - one trace at a time a guest; -EBUSY (trace.limit); what
+ * guest_check_alive() returns: -ESRCH (vmm.gone), -ESTALE (guest.rebooted). Undo: tracing_release(). */
 must_check int tracing_claim(struct guest *g, struct err *err);
 void tracing_release(struct guest *g);
 
@@ -48,7 +49,11 @@ void tracing_rings(struct guest *g, struct agent_header *header_ret,
 		   int (**write_ret)(void *arg, u64 off, const void *buf, size_t len),
 		   void **arg_ret);
 
-/** tracing_lost_nocpu - records of CPUs that appeared after the agent was loaded. No lock needed. */
-u64 tracing_lost_nocpu(struct guest *g);
+/** tracing_lost_nocpu - records of CPUs that appeared after the agent was loaded; false: cannot read.
+ * No lock needed. */
+bool tracing_lost_nocpu(struct guest *g, u64 *ret);
+
+/** tracing_off - switch the agent off; sites stay armed. For a trace that failed. */
+void tracing_off(struct guest *g);
 
 #endif

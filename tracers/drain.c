@@ -14,6 +14,7 @@
 #define QUEUE_MAX   16384u
 #define TSC_BITS    48
 #define POLL_NS     (2 * NSEC_PER_MSEC)
+#define HARD_NS     (5 * NSEC_PER_SEC)
 
 /* One CPU's records that are not handed on yet, and the task it named last. */
 struct queue {
@@ -33,6 +34,7 @@ struct drain {
 	u32 n_heap;
 	u64 newest; /* latest TSC taken so far */
 	u64 watermark; /* latest TSC taken up to the round before: all up to it is here */
+	u64 left; /* in the rings when we stopped reading */
 	struct comms *comms; /* pid -> comm, for tasks named on another CPU */
 };
 
@@ -215,34 +217,42 @@ static bool pending(struct drain *d)
 
 int drain_finish(struct drain *d, u64 wait_ns, struct err *err)
 {
-	u64 deadline = monotonic_ns() + wait_ns;
-	size_t n;
+	const struct timespec poll = { 0, POLL_NS };
+	u64 deadline = monotonic_ns() + wait_ns, hard = deadline + HARD_NS;
+	/* what the rings can hold, twice: a guest that goes on writing does not keep us for ever */
+	u64 budget = 2ull * d->n_cpus * d->opts.header.ring_slots;
+	size_t n = 0;
 	bool more;
-	int rc;
+	int rc = 0;
 
-	do {
-		struct timespec ts = { 0, POLL_NS };
-
+	while (!rc && budget && monotonic_ns() < hard && pending(d) &&
+	       (n || monotonic_ns() < deadline)) {
 		rc = drain_round(d, monotonic_ns(), &n, &more, err);
-		if (rc)
-			break;
-		if (!n && pending(d))
-			nanosleep(&ts, NULL);
-	} while (pending(d) && (n || monotonic_ns() < deadline));
-	while (!rc) {
+		budget -= MIN(budget, (u64)n);
+		if (!n)
+			nanosleep(&poll, NULL);
+	}
+	while (!rc && budget && monotonic_ns() < hard && pending(d)) {
 		rc = round_of(d, monotonic_ns(), RING_FINAL, &n, &more, err);
-		if (!rc && !n)
-			break;
-		merge(d, false);
+		/* none taken: the queues are full, make room; or nothing is left */
+		merge(d, !n);
 		d->watermark = d->newest;
+		budget -= MIN(budget, (u64)n);
 	}
 	merge(d, true);
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		u64 left;
+
+		if (!ring_pending(&d->queue[cpu].reader, &left))
+			d->left += MIN(left, (u64)d->opts.header.ring_slots);
+	}
 	return rc;
 }
 
 void drain_losses(const struct drain *d, struct drain_losses *ret)
 {
 	memset(ret, 0, sizeof(*ret));
+	ret->left = d->left;
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		const struct ring_stats *s = &d->queue[cpu].reader.stats;
 

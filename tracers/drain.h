@@ -27,6 +27,7 @@ struct drain_losses {
 	u64 refused; /* the ring was full */
 	u64 overwritten; /* overwrite mode: used again before they were read */
 	u64 torn;
+	u64 left; /* not read before the end */
 	u64 stalled_ns; /* longest that a writer has been holding up its ring by now */
 };
 

@@ -21,7 +21,7 @@
 #define BATCH          256u
 #define POLL_MIN_NS    500000ull
 #define POLL_MAX_NS    (10 * NSEC_PER_MSEC)
-#define CLOCK_EVERY_NS (5 * NSEC_PER_SEC)
+#define LOOK_AGAIN_NS  (2 * NSEC_PER_SEC)
 #define FINISH_WAIT_NS (500 * NSEC_PER_MSEC)
 
 struct trace {
@@ -87,11 +87,14 @@ static u64 record_clock(void *arg, u32 cpu, u64 tsc48)
 static void update_losses(struct trace *t)
 {
 	struct drain_losses l;
-	u64 nocpu = tracing_lost_nocpu(t->g) - t->lost_nocpu;
+	u64 nocpu = t->lost_nocpu;
 
 	drain_losses(t->drain, &l);
+	/* the guest's number: it may say anything, but not go back */
+	if (!tracing_lost_nocpu(t->g, &nocpu) || nocpu < t->lost_nocpu)
+		nocpu = t->lost_nocpu;
 	pthread_mutex_lock(&t->lock);
-	t->info.lost_ring = l.refused + l.overwritten + nocpu;
+	t->info.lost_ring = l.refused + l.overwritten + l.left + nocpu - t->lost_nocpu;
 	t->info.lost_torn = l.torn;
 	t->info.n_lost = t->info.lost_ring + t->info.lost_torn;
 	pthread_mutex_unlock(&t->lock);
@@ -124,23 +127,42 @@ static bool pause_for(struct trace *t, u64 ns)
 	return !stop;
 }
 
-static void refresh_clock(struct trace *t, u64 now, u64 *last)
+/* Every few seconds: is it still the kernel that we know, and does its clock still run as we think? */
+static int look_again(struct trace *t, u64 now, u64 *last, struct err *err)
 {
-	struct err err = { 0 };
+	struct err clock_err = { 0 };
+	int rc;
 
-	if (now - *last < CLOCK_EVERY_NS)
-		return;
+	if (now - *last < LOOK_AGAIN_NS)
+		return 0;
 	*last = now;
 	guest_lock(t->g);
-	if (trace_clock_refresh(guest_kernel(t->g), &t->mem, &t->clock, &err))
-		log_warn("the guest's clock could not be read again: %s", err.msg);
+	rc = guest_check_alive(t->g, err);
+	if (!rc && trace_clock_refresh(guest_kernel(t->g), &t->mem, &t->clock, &clock_err))
+		log_warn("the guest's clock could not be read again: %s", clock_err.msg);
 	guest_unlock(t->g);
+	return rc;
+}
+
+/* Rings that make no sense, or cannot be read, are most often those of a guest that was rebooted. */
+static void drain_failed(struct trace *t, struct err *err)
+{
+	struct err why = { 0 };
+
+	guest_lock(t->g);
+	if (guest_check_alive(t->g, &why) && why.code != ERR_NONE)
+		*err = why;
+	tracing_off(t->g); /* nobody reads any more; the sites are put back when it is stopped */
+	guest_unlock(t->g);
+	flush_batch(t);
+	failed(t, err);
+	notify(t);
 }
 
 static void *drain_thread(void *arg)
 {
 	struct trace *t = arg;
-	u64 poll = POLL_MIN_NS, clock_read = clock_ns(CLOCK_MONOTONIC);
+	u64 poll = POLL_MIN_NS, looked = clock_ns(CLOCK_MONOTONIC);
 	struct err err = { 0 };
 	bool more = false;
 	size_t n;
@@ -148,15 +170,13 @@ static void *drain_thread(void *arg)
 	while (pause_for(t, more ? 0 : poll)) {
 		u64 now = clock_ns(CLOCK_MONOTONIC);
 
-		if (drain_round(t->drain, now, &n, &more, &err)) {
-			flush_batch(t);
-			failed(t, &err);
-			notify(t);
+		if (drain_round(t->drain, now, &n, &more, &err) ||
+		    look_again(t, now, &looked, &err)) {
+			drain_failed(t, &err);
 			return NULL;
 		}
 		flush_batch(t);
 		update_losses(t);
-		refresh_clock(t, now, &clock_read);
 		if (n)
 			notify(t);
 		poll = n ? POLL_MIN_NS : MIN(poll * 2, POLL_MAX_NS);
@@ -221,7 +241,8 @@ static int start_drain(struct trace *t, struct err *err)
 	rc = drain_create(&d, &t->drain, err);
 	if (rc)
 		return rc;
-	t->lost_nocpu = tracing_lost_nocpu(t->g);
+	if (!tracing_lost_nocpu(t->g, &t->lost_nocpu))
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's header");
 	if (pthread_create(&t->thread, NULL, drain_thread, t))
 		return err_set(err, -EAGAIN, ERR_NO_MEMORY, 0,
 			       "cannot start a thread to drain rings");
@@ -349,7 +370,7 @@ int trace_stop(struct trace *t, struct err *err_ret)
 	guest_lock(t->g);
 	rc = tracing_disarm(t->g, &restore, err);
 	guest_unlock(t->g);
-	if (rc && err->code != ERR_VMM_GONE)
+	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
 	end_thread(t);
 	if (rc) /* nothing is left to disarm */

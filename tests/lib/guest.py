@@ -100,7 +100,7 @@ class Guest:
 
     def __init__(self, kernel="cloud-6.1", mem=512, cpus=2, append="", load="light", modules=(),
                  ram="memfd", cpu="max", extra=(), initrd=None, user=None, ready=True, timeout=120,
-                 linger=False):
+                 linger=False, reboot=False):
         self.kernel = kernel_dir(kernel) if kernel else None
         self.mem, self.cpus, self.ram, self.cpu = mem, cpus, ram, cpu
         self.append = f"hvf.load={load} {append}".strip()
@@ -108,6 +108,7 @@ class Guest:
             self.append += " hvf.modules=" + ",".join(modules)
         self.extra, self.initrd, self.user = list(extra), initrd, user
         self.ready, self.timeout, self.linger = ready, timeout, linger
+        self.reboot = reboot
         self.process = self.qmp = self.channel = None
         self.buf = b""
         self.token = 0
@@ -124,7 +125,7 @@ class Guest:
     def arguments(self):
         d = self.dir
         a = ["qemu-system-x86_64", "-name", "hvf-test", "-nodefaults", "-no-user-config",
-             "-display", "none", "-no-reboot", "-accel", "tcg,thread=multi", "-cpu", self.cpu,
+             "-display", "none", *([] if self.reboot else ["-no-reboot"]), "-accel", "tcg,thread=multi", "-cpu", self.cpu,
              "-smp", str(self.cpus), "-m", f"{self.mem}M"]
         if self.ram == "memfd":
             a += ["-object", f"memory-backend-memfd,id=ram,size={self.mem}M,share=on",
