@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define HEARTBEAT_SEC   15.0
 #define RECOVER_AGAIN_S 10
@@ -206,6 +207,18 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 	return r;
 }
 
+/* Each guest takes some descriptors; one that cannot be opened must not look like a guest that is gone. */
+static void raise_file_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l))
+		return;
+	l.rlim_cur = l.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &l))
+		log_warn("cannot raise the limit of open files: %s", strerror(errno));
+}
+
 int main(int argc, char **argv)
 {
 	struct options o;
@@ -217,6 +230,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		return r;
 	block_signals(&signals);
+	raise_file_limit();
 	if (run(&o, &signals, &err) < 0) {
 		fprintf(stderr, "hvftraced: %s (%s)\n", err.msg, err_code_name(err.code));
 		return EXIT_FAILURE;

@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a daemon that died left behind, at the start of the next one. See guest.h guest_recover(). */
 #define LOG_PREFIX "recover"
-#include "base/cleanup.h"
 #include "base/log.h"
 #include "patcher/guest.h"
 #include "patcher/journal.h"
+#include "vmm/proc.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 struct recovery {
 	const char *state_dir;
@@ -18,26 +15,6 @@ struct recovery {
 	u32 n_failed;
 	struct err *err;
 };
-
-/* Field 22 of /proc/PID/stat, 0 when there is no such process (proc(5)). */
-static u64 start_time_of(pid_t pid)
-{
-	char path[64], line[1024], *p;
-	_cleanup_fclose_ FILE *f = NULL;
-	unsigned long long start;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-	f = fopen(path, "re");
-	if (!f || !fgets(line, sizeof(line), f))
-		return 0;
-	p = strrchr(line, ')'); /* the name may hold anything */
-	if (!p ||
-	    sscanf(p + 2,
-		   "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-		   &start) != 1)
-		return 0;
-	return start;
-}
 
 static void recover_one(void *arg, pid_t pid, u64 start_time, const char *path)
 {
@@ -47,11 +24,18 @@ static void recover_one(void *arg, pid_t pid, u64 start_time, const char *path)
 	struct err err = { 0 };
 	struct journal *j;
 	struct guest *g;
-	bool outstanding;
+	bool outstanding, ended;
+	char state;
+	u64 start;
+	int rc;
 
-	if (start_time_of(pid) != start_time) {
-		log_info("%s: its VMM ended, nothing is left to put back", path);
-		unlink(path);
+	rc = proc_stat(pid, 0, &state, &start);
+	ended = rc == -ESRCH || rc == -ENOENT || (!rc && start != start_time);
+	if (rc && !ended) { /* cannot look: nothing is known */
+		log_warn("cannot look at process %d: %s", (int)pid, strerror(-rc));
+		r->n_failed++;
+		if (r->err)
+			err_set(r->err, rc, ERR_IO, 0, "cannot look at process %d", (int)pid);
 		return;
 	}
 	if (journal_open(r->state_dir, pid, start_time, &j, &err)) {
@@ -62,6 +46,11 @@ static void recover_one(void *arg, pid_t pid, u64 start_time, const char *path)
 		r->n_failed++;
 		if (r->err)
 			*r->err = err;
+		return;
+	}
+	if (ended) {
+		log_info("%s: its VMM ended, nothing is left to put back", path);
+		journal_discard(j);
 		return;
 	}
 	ident = journal_state(j)->ident;

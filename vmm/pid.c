@@ -98,9 +98,13 @@ static enum vm_state pid_state(struct vm *vm)
 	u64 start;
 	char state;
 
-	/* a group stop (SIGSTOP to the VMM) stops the guest too */
-	if (proc_stat(vm->pid, 0, &state, &start) < 0 || start != vm->start_time || state == 'Z')
+	int rc = proc_stat(vm->pid, 0, &state, &start);
+
+	if (rc == -ESRCH || rc == -ENOENT || (!rc && (start != vm->start_time || state == 'Z')))
 		return VM_GONE;
+	if (rc) /* it lives (vm_state() has looked), but cannot be looked at now */
+		return VM_STOPPED;
+	/* a group stop (SIGSTOP to the VMM) stops the guest too */
 	return state == 'T' && !vm->window_open ? VM_STOPPED : VM_RUNNING;
 }
 

@@ -43,13 +43,16 @@ static bool thread_progressed(const struct vm *vm, pid_t tid, u64 since_ns, u64 
 	char state;
 	u64 start;
 	u64 now;
+	int rc;
 
-	if (proc_run_ns(vm->pid, tid, &now) < 0)
-		return true; /* ended */
+	rc = proc_run_ns(vm->pid, tid, &now);
+	if (rc < 0) /* ended; what cannot be looked at has proven nothing */
+		return rc == -ESRCH || rc == -ENOENT;
 	if (now - since_ns >= ns)
 		return true;
 	/* asleep in the host: not in the guest, and nothing to go on with before it is woken */
-	return proc_stat(vm->pid, tid, &state, &start) < 0 || state == 'S';
+	rc = proc_stat(vm->pid, tid, &state, &start);
+	return rc == -ESRCH || rc == -ENOENT || (!rc && state == 'S');
 }
 
 bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns)

@@ -33,7 +33,14 @@ bool vm_alive(const struct vm *vm)
 	/* a pidfd becomes readable when the process has ended (pidfd_open(2)) */
 	struct pollfd p = { .fd = vm->pidfd, .events = POLLIN };
 
-	return vm->pidfd >= 0 && poll(&p, 1, 0) == 0;
+	int r;
+
+	if (vm->pidfd < 0)
+		return false;
+	do
+		r = poll(&p, 1, 0);
+	while (r < 0 && errno == EINTR);
+	return r <= 0; /* "cannot look" is not "has ended" */
 }
 
 int vm_gone(const struct vm *vm, struct err *err)
