@@ -68,13 +68,10 @@ static int write_journal(struct guest *g, const struct text_change *c, size_t n,
 {
 	int rc = 0;
 
-	g->armed_txn = journal_begin(g->journal);
 	for (size_t i = 0; !rc && i < n; i++) {
-		struct journal_text t = { .addr = c[i].addr,
-					  .rec = c[i].rec,
-					  .txn = g->armed_txn,
-					  .kind = JOURNAL_SITE,
-					  .len = c[i].len };
+		struct journal_text t = {
+			.addr = c[i].addr, .rec = c[i].rec, .kind = JOURNAL_SITE, .len = c[i].len
+		};
 
 		memcpy(t.old, c[i].old, sizeof(t.old));
 		memcpy(t.new, c[i].new, sizeof(t.new));
@@ -143,7 +140,7 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 	if (!rc)
 		rc = remember(g, c, m, err);
 	if (rc) { /* nothing was written */
-		if (journal_undone_kind(g->journal, JOURNAL_SITE, NULL))
+		if (journal_undone(g->journal, JOURNAL_SITE, NULL))
 			err_wrap(err, "the journal is damaged too");
 		return rc;
 	}
@@ -198,7 +195,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 		ret->verified = ret->sites_restored == g->n_armed;
 	fault_point("disarm.written");
 	if (g->n_armed)
-		rc = journal_undone_kind(g->journal, JOURNAL_SITE, err);
+		rc = journal_undone(g->journal, JOURNAL_SITE, err);
 	if (rc)
 		return rc;
 	free(g->armed);

@@ -51,10 +51,8 @@ struct gate {
 	u64 seq;
 	struct text_change *code;
 	size_t n_code;
-	u32 code_txn;
 	struct text_change *sites;
 	size_t n_sites;
-	u32 sites_txn;
 };
 
 static void gate_free(struct gate *gate)
@@ -176,15 +174,14 @@ static int box_read(struct gate *gate, struct mailbox *box, struct err *err)
 }
 
 static int journal_changes(struct guest *g, const struct text_change *c, size_t n,
-			   enum journal_kind kind, u32 *txn_ret, struct err *err)
+			   enum journal_kind kind, struct err *err)
 {
 	int rc;
 
-	*txn_ret = journal_begin(g->journal);
 	for (size_t i = 0; i < n; i++) {
 		struct journal_text t = { .addr = c[i].addr,
 					  .rec = c[i].rec,
-					  .txn = *txn_ret,
+
 					  .kind = kind,
 					  .len = c[i].len };
 
@@ -220,7 +217,7 @@ static int put_code(struct gate *gate, struct err *err)
 		memcpy(c->old, old + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
 		memcpy(c->new, code + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
 	}
-	rc = journal_changes(gate->g, gate->code, gate->n_code, JOURNAL_CAVE, &gate->code_txn, err);
+	rc = journal_changes(gate->g, gate->code, gate->n_code, JOURNAL_CAVE, err);
 	fault_point("gate.code_journalled");
 	if (!rc)
 		rc = text_apply(gate->g, gate->code, gate->n_code, err);
@@ -291,8 +288,7 @@ static int put_sites(struct gate *gate, struct err *err)
 	int rc = collect_sites(gate, err);
 
 	if (!rc)
-		rc = journal_changes(gate->g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE,
-				     &gate->sites_txn, err);
+		rc = journal_changes(gate->g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_journalled");
 	if (!rc)
 		rc = text_apply(gate->g, gate->sites, gate->n_sites, err);
@@ -431,7 +427,7 @@ static int put_back(struct guest *g, struct text_change *c, size_t n, enum journ
 			log_warn("%s: 0x%llx was changed by the guest; left as it is", g->target,
 				 (unsigned long long)c[i].addr);
 	}
-	return journal_undone_kind(g->journal, kind, err);
+	return journal_undone(g->journal, kind, err);
 }
 
 static int wait_outside(struct gate *gate, struct err *err)
@@ -493,10 +489,10 @@ int gate_close(struct gate *gate, struct err *err)
 	struct guest *g = gate->g;
 	int rc = 0;
 
-	if (gate->n_sites && gate->sites_txn)
+	if (gate->n_sites)
 		rc = put_back(g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_back");
-	if (!rc && gate->n_code && gate->code_txn) {
+	if (!rc && gate->n_code) {
 		rc = wait_outside(gate, err);
 		if (!rc)
 			rc = put_back(g, gate->code, gate->n_code, JOURNAL_CAVE, err);
@@ -515,7 +511,7 @@ int gate_close(struct gate *gate, struct err *err)
 
 /* The text entries of one kind that are still in the journal, as changes. */
 static int from_journal(struct guest *g, enum journal_kind kind, struct text_change **ret,
-			size_t *n_ret, u32 *txn_ret, struct err *err)
+			size_t *n_ret, struct err *err)
 {
 	const struct journal_state *s = journal_state(g->journal);
 	struct text_change *c = calloc(s->n_text + 1, sizeof(*c));
@@ -531,7 +527,6 @@ static int from_journal(struct guest *g, enum journal_kind kind, struct text_cha
 		c[n] = (struct text_change){ .addr = t->addr, .rec = t->rec, .len = t->len };
 		memcpy(c[n].old, t->old, sizeof(t->old));
 		memcpy(c[n++].new, t->new, sizeof(t->new));
-		*txn_ret = t->txn;
 	}
 	text_sort(c, n);
 	*ret = c;
@@ -554,11 +549,9 @@ int gate_recover(struct guest *g, struct err *err)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
 	gate->g = g;
 	gate->mailbox = s->mailbox;
-	rc = from_journal(g, JOURNAL_GATE_SITE, &gate->sites, &gate->n_sites, &gate->sites_txn,
-			  err);
+	rc = from_journal(g, JOURNAL_GATE_SITE, &gate->sites, &gate->n_sites, err);
 	if (!rc)
-		rc = from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, &gate->code_txn,
-				  err);
+		rc = from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, err);
 	if (!rc && gate->n_code) {
 		gate->cave = gate->code[0].addr;
 		gate->code_bytes = (u32)gate->n_code * JOURNAL_TEXT_MAX;

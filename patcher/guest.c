@@ -296,7 +296,6 @@ static int adopt_armed(struct guest *g, struct err *err)
 		a->rec = t->rec;
 		memcpy(a->old, t->old, MCOUNT_INSN_SIZE);
 		memcpy(a->new, t->new, MCOUNT_INSN_SIZE);
-		g->armed_txn = t->txn;
 		g->n_armed++;
 	}
 	return 0;

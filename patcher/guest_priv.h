@@ -48,7 +48,6 @@ struct guest {
 	u64 boot_id;
 	struct armed_site *armed; /* sorted by ip */
 	size_t n_armed;
-	u32 armed_txn;
 	double site_ns; /* cost of a site in a window, as measured; sizes the batches */
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */

@@ -15,20 +15,19 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static const char magic[8] = "HVFJRNL3";
+static const char magic[8] = "HVFJRNL4";
 
 #define MAX_RECORD 4096u
 
 enum record_type {
 	RECORD_IDENT = 1,
 	RECORD_TEXT,
-	RECORD_UNDONE,
+	RECORD_UNDONE, /* u32 kind */
 	RECORD_PENDING,
 	RECORD_ALLOC,
 	RECORD_FREED,
 	RECORD_MAILBOX,
 	RECORD_PENDING_FREE,
-	RECORD_UNDONE_KIND,
 };
 
 struct record_head {
@@ -49,7 +48,6 @@ struct journal {
 	char path[512];
 	struct journal_state state;
 	size_t cap_text;
-	u32 last_txn;
 	u64 ident_end; /* file length when nothing is outstanding */
 	u64 len;
 	u8 *buf; /* records added and not yet written */
@@ -80,12 +78,12 @@ static int state_add_text(struct journal_state *s, size_t *cap, const struct jou
 	return 0;
 }
 
-static void state_drop(struct journal_state *s, u32 txn, u32 kind)
+static void state_drop(struct journal_state *s, u32 kind)
 {
 	size_t kept = 0;
 
 	for (size_t i = 0; i < s->n_text; i++) {
-		if (s->text[i].txn != txn && s->text[i].kind != kind)
+		if (s->text[i].kind != kind)
 			s->text[kept++] = s->text[i];
 	}
 	s->n_text = kept;
@@ -103,7 +101,7 @@ static bool state_apply(struct journal_state *s, size_t *cap, u32 type, const vo
 	struct cursor c = cursor_init(payload, len);
 	struct journal_text t;
 	struct record_alloc a;
-	u32 txn, kind;
+	u32 kind;
 
 	switch (type) {
 	case RECORD_IDENT:
@@ -117,14 +115,9 @@ static bool state_apply(struct journal_state *s, size_t *cap, u32 type, const vo
 		       t.kind >= JOURNAL_SITE && t.kind <= JOURNAL_CAVE &&
 		       !state_add_text(s, cap, &t);
 	case RECORD_UNDONE:
-		if (!cursor_u32(&c, &txn))
-			return false;
-		state_drop(s, txn, 0);
-		return true;
-	case RECORD_UNDONE_KIND:
 		if (!cursor_u32(&c, &kind) || !kind)
 			return false;
-		state_drop(s, 0, kind);
+		state_drop(s, kind);
 		return true;
 	case RECORD_PENDING:
 	case RECORD_PENDING_FREE:
@@ -228,8 +221,6 @@ static int load(struct journal *j, struct err *err)
 	if (parse(data, (size_t)n, &j->state, &j->cap_text, &used))
 		return err_set(err, -EBADMSG, ERR_JOURNAL, 0, "%s is not a journal of hvftrace",
 			       j->path);
-	for (size_t i = 0; i < j->state.n_text; i++)
-		j->last_txn = MAX(j->last_txn, j->state.text[i].txn);
 	/* the tail was never flushed, so nothing was done for it */
 	if (ftruncate(j->fd, (off_t)used))
 		return io_error(j, err, "write");
@@ -424,26 +415,16 @@ int journal_set_ident(struct journal *j, const struct journal_ident *id, struct 
 	return rc;
 }
 
-u32 journal_begin(struct journal *j)
-{
-	return ++j->last_txn;
-}
-
 int journal_add_text(struct journal *j, const struct journal_text *t, struct err *err)
 {
 	return add(j, RECORD_TEXT, t, sizeof(*t), err);
 }
 
-int journal_undone(struct journal *j, u32 txn, struct err *err)
-{
-	return add_flush(j, RECORD_UNDONE, &txn, sizeof(txn), err);
-}
-
-int journal_undone_kind(struct journal *j, enum journal_kind kind, struct err *err)
+int journal_undone(struct journal *j, enum journal_kind kind, struct err *err)
 {
 	u32 k = kind;
 
-	return add_flush(j, RECORD_UNDONE_KIND, &k, sizeof(k), err);
+	return add_flush(j, RECORD_UNDONE, &k, sizeof(k), err);
 }
 
 int journal_pending(struct journal *j, enum journal_what what, u64 bytes, u64 seq, struct err *err)

@@ -37,12 +37,10 @@ enum journal_kind {
 struct journal_text {
 	u64 addr;
 	u64 rec; /* guest virtual address of its struct dyn_ftrace; 0 when it has none */
-	u32 txn;
 	u32 kind; /* enum journal_kind */
 	u32 len;
 	u8 old[JOURNAL_TEXT_MAX];
 	u8 new[JOURNAL_TEXT_MAX];
-	u32 pad;
 };
 
 enum journal_what {
@@ -94,20 +92,14 @@ must_check int journal_forget(struct journal *j, struct err *err);
 must_check int journal_set_ident(struct journal *j, const struct journal_ident *id,
 				 struct err *err);
 
-/** journal_begin - a number for a transaction's text entries */
-u32 journal_begin(struct journal *j);
-
 /** journal_add_text - note text about to change; not flushed yet, call journal_flush() before */
 must_check int journal_add_text(struct journal *j, const struct journal_text *t, struct err *err);
 
 /** journal_flush - everything added is on disk when this returns 0 */
 must_check int journal_flush(struct journal *j, struct err *err);
 
-/** journal_undone - transaction @txn was put back; flushed */
-must_check int journal_undone(struct journal *j, u32 txn, struct err *err);
-
-/** journal_undone_kind - everything of @kind was put back, whatever the transaction; flushed */
-must_check int journal_undone_kind(struct journal *j, enum journal_kind kind, struct err *err);
+/** journal_undone - everything of @kind was put back; flushed */
+must_check int journal_undone(struct journal *j, enum journal_kind kind, struct err *err);
 
 /** journal_pending - the guest is about to be asked for memory (call number @seq); flushed */
 must_check int journal_pending(struct journal *j, enum journal_what what, u64 bytes, u64 seq,

@@ -125,8 +125,10 @@ class Guest:
     def arguments(self):
         d = self.dir
         a = ["qemu-system-x86_64", "-name", "hvf-test", "-nodefaults", "-no-user-config",
-             "-display", "none", *([] if self.reboot else ["-no-reboot"]), "-accel", "tcg,thread=multi", "-cpu", self.cpu,
+             "-display", "none", "-accel", "tcg,thread=multi", "-cpu", self.cpu,
              "-smp", str(self.cpus), "-m", f"{self.mem}M"]
+        if not self.reboot:
+            a += ["-no-reboot"]
         if self.ram == "memfd":
             a += ["-object", f"memory-backend-memfd,id=ram,size={self.mem}M,share=on",
                   "-machine", "pc,memory-backend=ram"]

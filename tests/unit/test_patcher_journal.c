@@ -45,11 +45,10 @@ static struct journal *opened(pid_t pid)
 	return j;
 }
 
-static void add_texts(struct journal *j, u32 txn, size_t n)
+static void add_texts(struct journal *j, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct journal_text t = { .addr = 0xffffffff81000000 + i * 64,
-					  .txn = txn,
 					  .kind = JOURNAL_SITE,
 					  .len = 5,
 					  .old = { 0x0f, 0x1f },
@@ -77,12 +76,10 @@ static void outstanding_is_read_back(void **state)
 {
 	struct journal *j = opened(11);
 	const struct journal_state *s;
-	u32 txn;
 
 	(void)state;
 	assert_int_equal(journal_mailbox(j, 0xffff888000001f80, NULL), 0);
-	txn = journal_begin(j);
-	add_texts(j, txn, 100);
+	add_texts(j, 100);
 	assert_int_equal(journal_pending(j, JOURNAL_AGENT_DATA, 8192, 3, NULL), 0);
 	journal_close(j);
 
@@ -95,10 +92,9 @@ static void outstanding_is_read_back(void **state)
 	assert_int_equal(s->pending, JOURNAL_AGENT_DATA);
 	assert_false(s->pending_free);
 	assert_int_equal(s->pending_seq, 3);
-	assert_true(journal_begin(j) > txn);
 	assert_int_equal(journal_alloc(j, JOURNAL_AGENT_DATA, 0xffffffffc0000000, 8192, NULL), 0);
 	assert_int_equal(journal_state(j)->pending, 0);
-	assert_int_equal(journal_undone(j, txn, NULL), 0);
+	assert_int_equal(journal_undone(j, JOURNAL_SITE, NULL), 0);
 	assert_int_equal(journal_state(j)->n_text, 0);
 	assert_int_equal(journal_pending_free(j, JOURNAL_AGENT_DATA, 9, NULL), 0);
 	assert_true(journal_state(j)->pending_free);
@@ -119,10 +115,8 @@ static void file_starts_over_when_all_is_undone(void **state)
 	path_of(path, sizeof(path), 12);
 	assert_int_equal(stat(path, &before), 0);
 	for (int i = 0; i < 50; i++) {
-		u32 txn = journal_begin(j);
-
-		add_texts(j, txn, 20);
-		assert_int_equal(journal_undone(j, txn, NULL), 0);
+		add_texts(j, 20);
+		assert_int_equal(journal_undone(j, JOURNAL_SITE, NULL), 0);
 	}
 	assert_int_equal(stat(path, &after), 0);
 	assert_int_equal(before.st_size, after.st_size);
@@ -150,7 +144,7 @@ static void cut_at_any_byte_is_read_up_to_there(void **state)
 
 	(void)state;
 	path_of(path, sizeof(path), 14);
-	add_texts(j, journal_begin(j), 5);
+	add_texts(j, 5);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	len = (size_t)read(fd, data, sizeof(data));
 	close(fd);
@@ -178,7 +172,7 @@ static void cut_at_any_byte_is_read_up_to_there(void **state)
 		}
 		data[i] ^= 0x40;
 	}
-	assert_int_equal(journal_undone(j, 1, NULL), 0);
+	assert_int_equal(journal_undone(j, JOURNAL_SITE, NULL), 0);
 	journal_close(j);
 }
 
