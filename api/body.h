@@ -13,10 +13,10 @@
 
 #define BODY_MAX_GLOBS  4096
 #define BODY_MAX_GLOB   511
-#define BODY_MAX_PIDS   1024
+#define BODY_MAX_PIDS   64 /* what the agent compares with; guest-agent/agent_abi.h AGENT_MAX_PIDS */
 #define BODY_MAX_PID    4194304u /* PID_MAX_LIMIT, Linux v6.12 include/linux/threads.h */
 #define BODY_MIN_BUFFER 1024u
-#define BODY_MAX_BUFFER 67108864u
+#define BODY_MAX_BUFFER 8388608u
 
 /* POST /v1/guests. Strings live in @doc. */
 struct body_guest {

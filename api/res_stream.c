@@ -40,6 +40,8 @@ void res_traces_stream(struct request *rq)
 	if (request_query_u64(rq, "after", 0, INT64_MAX, &opts.after) < 0 ||
 	    take_on_close(rq, &opts.on_close) < 0)
 		return;
+	if (strcmp(rq->method, "HEAD") == 0) /* asks, and changes nothing */
+		opts.on_close = STREAM_CLOSE_KEEP;
 	if (!stream_choose(rq->accept, &opts.format)) {
 		problem_from_code(&p, PROBLEM_ACCEPT, "a stream comes as %s, %s or %s",
 				  stream_media_type(STREAM_NDJSON), stream_media_type(STREAM_TEXT),

@@ -31,7 +31,7 @@
 	X(ERR_GUEST_FIRMWARE,    "guest.not_booted",           409, "the guest is still in firmware or its boot loader")    \
 	X(ERR_GUEST_NO_FTRACE,   "guest.no_ftrace",            422, "the guest's kernel needs CONFIG_DYNAMIC_FTRACE")       \
 	X(ERR_GUEST_NO_BTF,      "guest.no_btf",               422, "the guest's kernel needs CONFIG_DEBUG_INFO_BTF")       \
-	X(ERR_GUEST_UNSUPPORTED, "guest.unsupported",          422, "this kernel is not supported; hvftrace doctor says more") \
+	X(ERR_GUEST_UNSUPPORTED, "guest.unsupported",          422, "this kernel is not supported; the detail says what is missing") \
 	X(ERR_GUEST_MEMORY,      "guest.bad_memory",           422, "the guest's own tables do not make sense")             \
 	X(ERR_GUEST_REBOOTED,    "guest.rebooted",             410, "detach, then attach to the kernel that runs now")      \
 	X(ERR_GUEST_ATTACHED,    "guest.already_attached",     409, "detach first, or use the guest that is attached")      \
@@ -43,7 +43,7 @@
 	X(ERR_JOURNAL,           "journal.failed",             500, "the state directory must be writable and not full")    \
 	X(ERR_FILTER_EMPTY,      "filter.no_match",            422, "list names with hvftrace functions G GLOB")            \
 	X(ERR_FILTER_PID,        "filter.no_such_pid",         422, "the pid is one of the guest's, not of the host")       \
-	X(ERR_TRACE_LIMIT,       "trace.limit",                409, "one trace at a time a guest; delete the other one")    \
+	X(ERR_TRACE_LIMIT,       "trace.limit",                409, "one trace at a time a guest: DELETE /v1/traces/ID, or hvftrace detach G --force")    \
 	X(ERR_FILE_FORMAT,       "file.format",                422, "the file is not a recording of hvftrace, or is cut")   \
 	X(ERR_IO,                "io",                         500, "see the system's message")
 /* clang-format on */
