@@ -301,6 +301,9 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 	struct gate *gate;
 	int rc;
 
+	/* before anything is noted: a guest that stands still can be given nothing back either */
+	if (vm_state(g->vm) == VM_STOPPED)
+		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "%s is stopped", g->target);
 	/* one that could not be closed earlier */
 	rc = gate_recover(g, err);
 	if (rc)
