@@ -10,8 +10,11 @@
 #include "base/cleanup.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 
 /* Two transfers at once: the stream, and in the end the request that stops the trace. */
@@ -21,26 +24,50 @@ struct follow {
 	CURLM *multi;
 	CURL *stream, *stop;
 	struct curl_slist *headers;
+	struct buf pending; /* came, and is not written from @written on; the stream is paused */
+	size_t written;
 	struct buf refusal; /* what came instead of a stream */
 	struct buf stopped; /* the answer to stopping */
 	int write_errno;
+	bool regular; /* the output is a file: writing does not wait for anybody */
+	bool paused;
 	bool stopping;
+	bool ended; /* the stream is, with @ended_status */
+	int ended_status;
 };
 
-static bool write_all(int fd, const char *data, size_t len)
+/* Would a write wait for the reader? An error counts as "no": the write will tell it. */
+static bool is_writable(const struct follow *w)
 {
+	struct pollfd p = { .fd = w->f->out_fd, .events = POLLOUT };
+
+	return w->regular || poll(&p, 1, 0) > 0;
+}
+
+/*
+ * Write what is pending, as far as the reader takes it. A reader that does not (a pager) must not
+ * keep us from signals and the timer. The descriptor is shared with others, so that it cannot be
+ * made non-blocking; but after POLLOUT a pipe takes PIPE_BUF bytes (pipe(7)).
+ */
+static void flush(struct follow *w)
+{
+	size_t left;
 	ssize_t n;
 
-	while (len) {
-		n = write(fd, data, len);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return false;
-		data += n;
-		len -= (size_t)n;
+	while (w->written < w->pending.len && !w->write_errno && is_writable(w)) {
+		left = w->pending.len - w->written;
+		n = write(w->f->out_fd, w->pending.data + w->written,
+			  w->regular ? left : MIN(left, (size_t)PIPE_BUF));
+		if (n >= 0)
+			w->written += (size_t)n;
+		else if (errno != EINTR && errno != EAGAIN)
+			w->write_errno = errno;
 	}
-	return true;
+	/* once writing has failed the rest is read all the same, up to the end that tells the totals */
+	if (w->written < w->pending.len && !w->write_errno)
+		return;
+	buf_reset(&w->pending);
+	w->written = 0;
 }
 
 static size_t pass_on(char *data, size_t size, size_t n, void *arg)
@@ -51,9 +78,16 @@ static size_t pass_on(char *data, size_t size, size_t n, void *arg)
 	curl_easy_getinfo(w->stream, CURLINFO_RESPONSE_CODE, &status);
 	if (status != 200)
 		return cli_http_collect(data, size, n, &w->refusal);
-	/* once writing has failed the rest is read all the same, up to the end that tells the totals */
-	if (!w->write_errno && !write_all(w->f->out_fd, data, size * n))
-		w->write_errno = errno;
+	if (w->pending.len) {
+		w->paused = true;
+		return CURL_WRITEFUNC_PAUSE; /* curl keeps it for the next time */
+	}
+	if (w->write_errno)
+		return size * n;
+	buf_add(&w->pending, data, size * n);
+	if (buf_failed(&w->pending))
+		return 0;
+	flush(w);
 	return size * n;
 }
 
@@ -139,26 +173,47 @@ static bool is_over(struct follow *w, int *status_ret)
 		if (m->msg != CURLMSG_DONE)
 			continue;
 		if (m->easy_handle == w->stream) {
-			*status_ret = judge(w, m->data.result);
-			return true;
+			w->ended = true;
+			w->ended_status = judge(w, m->data.result);
+			continue;
 		}
 		*status_ret = judge_stop(w, m->data.result);
 		if (*status_ret != CLI_OK)
 			return true;
 	}
-	return false;
+	*status_ret = w->ended_status;
+	return w->ended && (!w->pending.len || w->ended_status != CLI_OK);
+}
+
+/* Go on where the reader had stopped us. */
+static bool resume(struct follow *w)
+{
+	if (w->pending.len)
+		flush(w);
+	if (w->pending.len || !w->paused)
+		return true;
+	w->paused = false; /* before: it may call pass_on() */
+	return curl_easy_pause(w->stream, CURLPAUSE_CONT) == CURLE_OK;
+}
+
+/* Wait until something can be done. */
+static void wait_for_more(struct follow *w, int signal_fd, int timer_fd)
+{
+	struct curl_waitfd extra[] = { { signal_fd, CURL_WAIT_POLLIN, 0 },
+				       { timer_fd, CURL_WAIT_POLLIN, 0 },
+				       { w->f->out_fd, CURL_WAIT_POLLOUT, 0 } };
+
+	curl_multi_poll(w->multi, extra, ARRAY_SIZE(extra) - !w->pending.len, 1000, NULL);
 }
 
 static int transfer(struct follow *w, int signal_fd, int timer_fd)
 {
-	struct curl_waitfd extra[] = { { signal_fd, CURL_WAIT_POLLIN, 0 },
-				       { timer_fd, CURL_WAIT_POLLIN, 0 } };
 	struct signalfd_siginfo info;
 	int running, status = CLI_OK;
 	u64 ticks;
 
 	for (;;) {
-		if (curl_multi_perform(w->multi, &running) != CURLM_OK)
+		if (!resume(w) || curl_multi_perform(w->multi, &running) != CURLM_OK)
 			return cli_fail("the stream broke (daemon.protocol)");
 		if (is_over(w, &status))
 			return status;
@@ -168,8 +223,7 @@ static int transfer(struct follow *w, int signal_fd, int timer_fd)
 				return status;
 			continue;
 		}
-		extra[0].revents = extra[1].revents = 0;
-		curl_multi_poll(w->multi, extra, ARRAY_SIZE(extra), 1000, NULL);
+		wait_for_more(w, signal_fd, timer_fd);
 		if (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 			if (w->stopping) /* asked a second time: do not wait; the daemon stops it */
 				return cli_fail("not waited for the end");
@@ -206,9 +260,11 @@ int cli_follow(struct cli *c, struct cli_follow *f)
 {
 	_cleanup_close_ int signal_fd = -1, timer_fd = -1;
 	struct follow w = { .c = c, .f = f };
+	struct stat st;
 	sigset_t set;
 	int status;
 
+	w.regular = fstat(f->out_fd, &st) == 0 && S_ISREG(st.st_mode);
 	/* the caller has blocked them: one that came while the trace started is seen here */
 	cli_follow_signals(&set);
 	signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
@@ -228,6 +284,7 @@ int cli_follow(struct cli *c, struct cli_follow *f)
 	if (w.multi)
 		curl_multi_cleanup(w.multi);
 	curl_slist_free_all(w.headers);
+	buf_deinit(&w.pending);
 	buf_deinit(&w.refusal);
 	buf_deinit(&w.stopped);
 	return status;

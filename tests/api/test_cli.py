@@ -244,6 +244,44 @@ class Traces(Case):
         self.assertGreater(lost, 0)
         self.assertEqual((told, n + lost), (lost, total), err)
 
+    def blocked(self, *args):
+        """A trace whose output nobody reads."""
+        self.d.attach("fake-fast")
+        p = self.start("trace", "g", *args)
+        until("it runs", lambda: self.d.get("/v1/traces")["items"])
+        return p
+
+    def stopped(self, p):
+        until("it is stopped", lambda: not self.running(), 10)
+        self.assertIsNone(p.poll())  # it waits for its reader, and the records are still there
+        out, err = p.communicate(timeout=60 * SLOW)
+        self.assertEqual(p.returncode, 0, err)
+        n = len([x for x in out.splitlines() if x[0] not in b"#["])
+        lost = sum(int(x.split()[1]) for x in out.splitlines() if x.startswith(b"[LOST"))
+        self.assertEqual(n + lost, int(err.split()[0]), err)
+        self.assertIn(b"restored", err)
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+
+    def test_duration_though_nobody_reads(self):
+        self.stopped(self.blocked("--duration", "500ms"))
+
+    def test_signal_though_nobody_reads(self):
+        p = self.blocked()
+        until("the buffer goes round", lambda: self.d.get("/v1/traces/t1")["records"] > 100000, 30)
+        p.send_signal(signal.SIGTERM)
+        self.stopped(p)
+
+    def test_second_signal_though_nobody_reads(self):
+        p = self.blocked()
+        until("the pipe is full", lambda: self.d.get("/v1/traces/t1")["records"] > 100000, 30)
+        p.send_signal(signal.SIGINT)
+        until("it is stopped", lambda: not self.running(), 10)
+        p.send_signal(signal.SIGINT)
+        self.assertEqual(p.wait(20 * SLOW), 1)
+        _, err = p.communicate()
+        self.assertEqual(err, b"hvftrace: not waited for the end\n")
+        until("its trace is gone", lambda: not self.d.get("/v1/traces")["items"])
+
     def test_vmm_that_goes(self):
         self.d.attach("fake-dies")
         p = self.d.cli("trace", "g")
