@@ -139,7 +139,6 @@ static int serve(const struct options *o, struct listen_socket *sockets, struct 
 	return 0;
 }
 
-/* From the lock to the last guest put back. Return: 0, or negative with @err. */
 /* What a daemon that died left in guests; false when some could not be put back yet. */
 static bool recover(const char *state_dir)
 {
@@ -170,6 +169,7 @@ static bool wait_for_signal(const char *state_dir, const sigset_t *signals, bool
 	return recovered || recover(state_dir);
 }
 
+/* From the lock to the last guest put back. Return: 0, or negative with @err. */
 static int run(const struct options *o, const sigset_t *signals, struct err *err)
 {
 	struct server_opts opts = { .state_dir = o->state_dir,

@@ -366,8 +366,12 @@ int agent_load(struct guest *g, struct err *err)
 	struct gate *gate;
 	int rc;
 
-	if (g->agent.loaded)
-		return 0;
+	if (g->agent.loaded) /* its gate may not have closed then */
+		return gate_recover(g, err);
+	/* what an attempt that failed could not give back */
+	rc = agent_unload(g, err);
+	if (rc)
+		return rc;
 	agent_forget(g);
 	rc = layout(g, err);
 	if (!rc)
@@ -401,6 +405,9 @@ int agent_unload(struct guest *g, struct err *err)
 	struct gate *gate;
 	int rc, rc2;
 
+	rc = gate_recover(g, err); /* may enter an allocation that was under way */
+	if (rc)
+		return rc;
 	if (!s->alloc[JOURNAL_AGENT_TEXT] && !s->alloc[JOURNAL_AGENT_DATA])
 		return 0;
 	rc = gate_open(g, &gate, err);

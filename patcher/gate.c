@@ -304,10 +304,6 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 	/* before anything is noted: a guest that stands still can be given nothing back either */
 	if (vm_state(g->vm) == VM_STOPPED)
 		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "%s is stopped", g->target);
-	/* one that could not be closed earlier */
-	rc = gate_recover(g, err);
-	if (rc)
-		return rc;
 	gate = calloc(1, sizeof(*gate));
 	if (!gate)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");

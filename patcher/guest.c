@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/ftrace.h"
-#include "patcher/gate.h"
 #include "patcher/guest_priv.h"
 #include "patcher/text.h"
 
@@ -17,6 +16,8 @@
 #include <time.h>
 
 #define KERNEL_HALF   (1ull << 63)
+#define LIVE_SAMPLES  20
+#define LIVE_POLL_NS  (10 * NSEC_PER_MSEC)
 #define CR4_PAE       0x20
 #define KPTI_USER_BIT 0x1000ull /* v6.1 arch/x86/include/asm/pgtable.h PTI_PGTABLE_SWITCH_BIT */
 
@@ -107,12 +108,19 @@ static bool confirm(void *arg, const struct kernel_location *loc)
 	return !any; /* nobody to ask: the candidate's own consistency has to do */
 }
 
-/* Does some vCPU run on our kernel's page tables? What a reboot leaves in RAM may look alive for long. */
+/*
+ * Does some vCPU run on our kernel's page tables? What a reboot leaves in RAM may look alive for long.
+ * One sample proves life but not death: the process whose table it named may end before we walk it.
+ */
 static bool kernel_is_live(struct guest *g)
 {
 	const struct kernel_location *loc = kernel_location(g->k);
 	bool live = confirm(g->vm, loc);
 
+	for (int i = 1; !live && i < LIVE_SAMPLES; i++) {
+		guest_sleep_ns(LIVE_POLL_NS);
+		live = confirm(g->vm, loc);
+	}
 	vm_set_root(g->vm, loc->root, loc->levels);
 	return live;
 }
@@ -327,8 +335,6 @@ static int replay(struct guest *g, struct err *err)
 	rc = adopt_armed(g, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, &r, err);
-	if (!rc)
-		rc = gate_recover(g, err);
 	if (!rc)
 		rc = agent_unload(g, err);
 	if (!rc)

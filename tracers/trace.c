@@ -399,9 +399,16 @@ void trace_destroy(struct trace *t)
 
 	if (!t)
 		return;
-	if (trace_stop(t, &err))
+	if (trace_stop(t, &err)) {
 		log_error("a trace could not be stopped, the journal keeps what is left: %s",
 			  err.msg);
+		end_thread(t);
+		/* the next trace puts back what this one could not */
+		guest_lock(t->g);
+		tracing_off(t->g);
+		tracing_release(t->g);
+		guest_unlock(t->g);
+	}
 	trace_free(t);
 }
 
