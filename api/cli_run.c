@@ -5,6 +5,7 @@
 #include "api/cli_qemu.h"
 #include "api/names.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -23,14 +24,6 @@ struct run_args {
 	u64 timeout_ns;
 	char name[NAME_MAX_BYTES + 1];
 };
-
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 /* The options that have to make sense. Return: -1 to go on, or the exit status. */
 static int take_number(const char *verb, int opt, struct run_args *a)
@@ -181,7 +174,7 @@ static int attach(struct cli *c, const struct run_args *a, const struct qemu_vm 
 		  json_t **doc_ret)
 {
 	struct timespec step = { .tv_nsec = RETRY_MS * (long)NSEC_PER_MSEC };
-	u64 end = now_ns() + a->timeout_ns;
+	u64 end = monotonic_ns() + a->timeout_ns;
 	struct cli_reply r = { 0 };
 	char target[PATH_MAX + 8];
 	int status;
@@ -202,7 +195,7 @@ static int attach(struct cli *c, const struct run_args *a, const struct qemu_vm 
 				vm->console);
 			break;
 		}
-		if (!is_early(cli_reply_code(&r)) || now_ns() >= end) {
+		if (!is_early(cli_reply_code(&r)) || monotonic_ns() >= end) {
 			status = cli_refused(&r);
 			break;
 		}

@@ -2,6 +2,8 @@
 /* Waking streams. See hub.h. */
 #include "api/hub.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <microhttpd.h>
 #include <poll.h>
@@ -19,14 +21,6 @@ struct hub {
 	u64 heartbeat_ns;
 	bool ending;
 };
-
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 /* Called with the lock held; resuming only queues the connection for its HTTP thread. */
 static void wake(struct hub_client *c)
@@ -72,11 +66,11 @@ static void *tick(void *arg)
 
 	pthread_mutex_lock(&h->lock);
 	while (!h->ending) {
-		at = now_ns() + step;
+		at = monotonic_ns() + step;
 		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
 		until.tv_nsec = (long)(at % NSEC_PER_SEC);
 		pthread_cond_timedwait(&h->end, &h->lock, &until);
-		look(h, now_ns());
+		look(h, monotonic_ns());
 	}
 	pthread_mutex_unlock(&h->lock);
 	return NULL;
@@ -120,7 +114,7 @@ void hub_destroy(struct hub *h)
 void hub_add(struct hub *h, struct hub_client *c)
 {
 	pthread_mutex_lock(&h->lock);
-	c->last_ns = now_ns();
+	c->last_ns = monotonic_ns();
 	c->next = h->first;
 	h->first = c;
 	pthread_mutex_unlock(&h->lock);
@@ -185,6 +179,6 @@ enum hub_why hub_wait(struct hub *h, struct hub_client *c)
 void hub_output(struct hub *h, struct hub_client *c)
 {
 	pthread_mutex_lock(&h->lock);
-	c->last_ns = now_ns();
+	c->last_ns = monotonic_ns();
 	pthread_mutex_unlock(&h->lock);
 }

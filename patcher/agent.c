@@ -4,6 +4,7 @@
 #include "patcher/agent.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "guest-agent/agent_abi.h"
@@ -222,7 +223,7 @@ static int write_data(struct guest *g, struct err *err)
 		rc = vm_view_write(a->view, off, zeros,
 				   MIN(sizeof(zeros), (size_t)(a->data_bytes - off)));
 	if (getrandom(&h->session, sizeof(h->session), 0) != (ssize_t)sizeof(h->session))
-		h->session = guest_now_ns();
+		h->session = monotonic_ns();
 	if (!rc)
 		rc = vm_view_write(a->view, 0, h, sizeof(*h));
 	if (rc)
@@ -362,7 +363,7 @@ int agent_write_header(struct guest *g, size_t off, const void *v, size_t n, str
 
 int agent_load(struct guest *g, struct err *err)
 {
-	u64 start = guest_now_ns();
+	u64 start = monotonic_ns();
 	struct gate *gate;
 	int rc;
 
@@ -394,7 +395,7 @@ int agent_load(struct guest *g, struct err *err)
 	}
 	g->agent.loaded = true;
 	rc = gate_close(gate, err);
-	g->lend_ns = guest_now_ns() - start;
+	g->lend_ns = monotonic_ns() - start;
 	return rc;
 }
 

@@ -64,37 +64,6 @@ static size_t keep(struct text_change *c, size_t n, enum text_result result)
 	return kept;
 }
 
-static int write_journal(struct guest *g, const struct text_change *c, size_t n, struct err *err)
-{
-	int rc = 0;
-
-	for (size_t i = 0; !rc && i < n; i++) {
-		struct journal_text t = {
-			.addr = c[i].addr, .rec = c[i].rec, .kind = JOURNAL_SITE, .len = c[i].len
-		};
-
-		memcpy(t.old, c[i].old, sizeof(t.old));
-		memcpy(t.new, c[i].new, sizeof(t.new));
-		rc = journal_add_text(g->journal, &t, err);
-	}
-	return rc ? rc : journal_flush(g->journal, err);
-}
-
-static int remember(struct guest *g, const struct text_change *c, size_t n, struct err *err)
-{
-	g->armed = calloc(n ? n : 1, sizeof(*g->armed));
-	if (!g->armed)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
-	for (size_t i = 0; i < n; i++) {
-		g->armed[i].ip = c[i].addr;
-		g->armed[i].rec = c[i].rec;
-		memcpy(g->armed[i].old, c[i].old, MCOUNT_INSN_SIZE);
-		memcpy(g->armed[i].new, c[i].new, MCOUNT_INSN_SIZE);
-	}
-	g->n_armed = n;
-	return 0;
-}
-
 static int first_differs(struct guest *g, const struct text_change *c, size_t n, struct err *err)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -136,19 +105,18 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 		return rc;
 	count(c, n, &before);
 	m = keep(c, n, TEXT_TODO);
-	rc = write_journal(g, c, m, err);
-	if (!rc)
-		rc = remember(g, c, m, err);
+	rc = text_journal(g, c, m, JOURNAL_SITE, err);
 	if (rc) { /* nothing was written */
 		if (journal_undone(g->journal, JOURNAL_SITE, NULL))
 			err_wrap(err, "the journal is damaged too");
 		return rc;
 	}
+	g->armed = no_cleanup_ptr(c);
+	g->n_armed = m;
 	fault_point("arm.journalled");
+	rc = text_apply(g, g->armed, m, err);
 	if (!rc)
-		rc = text_apply(g, c, m, err);
-	if (!rc)
-		rc = first_differs(g, c, m, err);
+		rc = first_differs(g, g->armed, m, err);
 	if (rc) {
 		struct err undo = { 0 };
 
@@ -157,7 +125,7 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 				 undo.msg);
 		return rc;
 	}
-	count(c, m, counts_ret);
+	count(g->armed, m, counts_ret);
 	counts_ret->n_in_use += before.n_in_use;
 	counts_ret->n_gone += before.n_gone;
 	fault_point("arm.done");
@@ -166,42 +134,38 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 
 int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 {
-	_cleanup_free_ struct text_change *c = calloc(g->n_armed ? g->n_armed : 1, sizeof(*c));
+	struct guest_restore r = { 0 };
 	int rc;
 
-	if (!c)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites",
-			       g->n_armed);
-	if (ret)
-		*ret = (struct guest_restore){ 0 };
-	for (size_t i = 0; i < g->n_armed; i++) {
-		c[i] = (struct text_change){ .addr = g->armed[i].ip,
-					     .rec = g->armed[i].rec,
-					     .len = MCOUNT_INSN_SIZE };
-		memcpy(c[i].old, g->armed[i].old, MCOUNT_INSN_SIZE);
-		memcpy(c[i].new, g->armed[i].new, MCOUNT_INSN_SIZE);
-	}
-	text_swap(c, g->n_armed);
+	/* swapped back when it fails, so that it can be tried again */
+	text_swap(g->armed, g->n_armed);
 	fault_point("disarm.start");
-	rc = text_apply(g, c, g->n_armed, err);
-	if (rc)
+	rc = text_apply(g, g->armed, g->n_armed, err);
+	if (rc) {
+		text_swap(g->armed, g->n_armed);
 		return rc;
-	for (size_t i = 0; ret && i < g->n_armed; i++) {
-		ret->sites_restored += c[i].result == TEXT_DONE || c[i].result == TEXT_ALREADY;
-		ret->sites_changed += c[i].result == TEXT_DIFFERS || c[i].result == TEXT_UNMAPPED;
+	}
+	for (size_t i = 0; i < g->n_armed; i++) {
+		enum text_result result = g->armed[i].result;
+
+		r.sites_restored += result == TEXT_DONE || result == TEXT_ALREADY;
+		r.sites_changed += result == TEXT_DIFFERS || result == TEXT_UNMAPPED;
 	}
 	/* each was read back in its window */
+	r.verified = r.sites_restored == g->n_armed;
 	if (ret)
-		ret->verified = ret->sites_restored == g->n_armed;
+		*ret = r;
 	fault_point("disarm.written");
 	if (g->n_armed)
 		rc = journal_undone(g->journal, JOURNAL_SITE, err);
-	if (rc)
+	if (rc) {
+		text_swap(g->armed, g->n_armed);
 		return rc;
+	}
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
-	return 0;
+	return rc;
 }
 
 int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)

@@ -4,6 +4,7 @@
 #include "patcher/gate.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "patcher/quiesce.h"
@@ -173,27 +174,6 @@ static int box_read(struct gate *gate, struct mailbox *box, struct err *err)
 	return guest_read(gate->g, gate->mailbox, box, sizeof(*box), err);
 }
 
-static int journal_changes(struct guest *g, const struct text_change *c, size_t n,
-			   enum journal_kind kind, struct err *err)
-{
-	int rc;
-
-	for (size_t i = 0; i < n; i++) {
-		struct journal_text t = { .addr = c[i].addr,
-					  .rec = c[i].rec,
-
-					  .kind = kind,
-					  .len = c[i].len };
-
-		memcpy(t.old, c[i].old, sizeof(t.old));
-		memcpy(t.new, c[i].new, sizeof(t.new));
-		rc = journal_add_text(g->journal, &t, err);
-		if (rc)
-			return rc;
-	}
-	return journal_flush(g->journal, err);
-}
-
 static int put_code(struct gate *gate, struct err *err)
 {
 	u8 code[GATE_MAX_BYTES], old[GATE_MAX_BYTES];
@@ -217,7 +197,7 @@ static int put_code(struct gate *gate, struct err *err)
 		memcpy(c->old, old + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
 		memcpy(c->new, code + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
 	}
-	rc = journal_changes(gate->g, gate->code, gate->n_code, JOURNAL_CAVE, err);
+	rc = text_journal(gate->g, gate->code, gate->n_code, JOURNAL_CAVE, err);
 	fault_point("gate.code_journalled");
 	if (!rc)
 		rc = text_apply(gate->g, gate->code, gate->n_code, err);
@@ -288,7 +268,7 @@ static int put_sites(struct gate *gate, struct err *err)
 	int rc = collect_sites(gate, err);
 
 	if (!rc)
-		rc = journal_changes(gate->g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
+		rc = text_journal(gate->g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_journalled");
 	if (!rc)
 		rc = text_apply(gate->g, gate->sites, gate->n_sites, err);
@@ -359,7 +339,7 @@ static int withdraw(struct gate *gate, struct err *err)
 
 static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 {
-	u64 start = guest_now_ns();
+	u64 start = monotonic_ns();
 	int rc;
 
 	for (;;) {
@@ -368,7 +348,7 @@ static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 			return rc;
 		if (box->state == MAILBOX_DONE)
 			return 0;
-		if (box->state == MAILBOX_ARMED && guest_now_ns() - start > CALL_COME_BY_NS) {
+		if (box->state == MAILBOX_ARMED && monotonic_ns() - start > CALL_COME_BY_NS) {
 			rc = withdraw(gate, err);
 			if (rc < 0)
 				return rc;
@@ -376,7 +356,7 @@ static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 				return err_set(err, -ETIMEDOUT, ERR_GUEST_GATE, gate->cave,
 					       "no task of the guest passed the gate within %llu s",
 					       CALL_COME_BY_NS / NSEC_PER_SEC);
-		} else if (guest_now_ns() - start > CALL_COME_BY_NS + CALL_RUN_NS) {
+		} else if (monotonic_ns() - start > CALL_COME_BY_NS + CALL_RUN_NS) {
 			return err_set(err, -ETIMEDOUT, ERR_GUEST_GATE, box->fn,
 				       "the guest's function at 0x%llx has not returned",
 				       (unsigned long long)box->fn);
@@ -431,7 +411,7 @@ static int put_back(struct guest *g, struct text_change *c, size_t n, enum journ
 
 static int wait_outside(struct gate *gate, struct err *err)
 {
-	u64 deadline = guest_now_ns() + CLOSE_NS;
+	u64 deadline = monotonic_ns() + CLOSE_NS;
 	struct mailbox box;
 	int rc;
 
@@ -441,7 +421,7 @@ static int wait_outside(struct gate *gate, struct err *err)
 			return rc;
 		if (!box.inside)
 			break;
-		if (guest_now_ns() > deadline)
+		if (monotonic_ns() > deadline)
 			return err_set(err, -EBUSY, ERR_GUEST_BUSY, gate->cave,
 				       "%u task(s) of the guest are still in the gate", box.inside);
 		guest_sleep_ns(POLL_NS);
@@ -508,31 +488,6 @@ int gate_close(struct gate *gate, struct err *err)
 	return rc;
 }
 
-/* The text entries of one kind that are still in the journal, as changes. */
-static int from_journal(struct guest *g, enum journal_kind kind, struct text_change **ret,
-			size_t *n_ret, struct err *err)
-{
-	const struct journal_state *s = journal_state(g->journal);
-	struct text_change *c = calloc(s->n_text + 1, sizeof(*c));
-	size_t n = 0;
-
-	if (!c)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to read the journal");
-	for (size_t i = 0; i < s->n_text; i++) {
-		const struct journal_text *t = &s->text[i];
-
-		if (t->kind != kind)
-			continue;
-		c[n] = (struct text_change){ .addr = t->addr, .rec = t->rec, .len = t->len };
-		memcpy(c[n].old, t->old, sizeof(t->old));
-		memcpy(c[n++].new, t->new, sizeof(t->new));
-	}
-	text_sort(c, n);
-	*ret = c;
-	*n_ret = n;
-	return 0;
-}
-
 int gate_recover(struct guest *g, struct err *err)
 {
 	const struct journal_state *s = journal_state(g->journal);
@@ -548,9 +503,9 @@ int gate_recover(struct guest *g, struct err *err)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
 	gate->g = g;
 	gate->mailbox = s->mailbox;
-	rc = from_journal(g, JOURNAL_GATE_SITE, &gate->sites, &gate->n_sites, err);
+	rc = text_from_journal(g, JOURNAL_GATE_SITE, &gate->sites, &gate->n_sites, err);
 	if (!rc)
-		rc = from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, err);
+		rc = text_from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, err);
 	if (!rc && gate->n_code) {
 		gate->cave = gate->code[0].addr;
 		gate->code_bytes = (u32)gate->n_code * JOURNAL_TEXT_MAX;

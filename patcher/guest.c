@@ -4,6 +4,7 @@
 #include "patcher/guest.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/ftrace.h"
@@ -20,14 +21,6 @@
 #define LIVE_POLL_NS  (10 * NSEC_PER_MSEC)
 #define CR4_PAE       0x20
 #define KPTI_USER_BIT 0x1000ull /* v6.1 arch/x86/include/asm/pgtable.h PTI_PGTABLE_SWITCH_BIT */
-
-u64 guest_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 void guest_sleep_ns(u64 ns)
 {
@@ -163,7 +156,7 @@ static int find_kernel(struct guest *g, struct err *err)
 {
 	struct kernel_location loc;
 	struct sym_mem mem;
-	u64 start = guest_now_ns();
+	u64 start = monotonic_ns();
 	int rc;
 
 	guest_mem(g, &mem);
@@ -176,7 +169,7 @@ static int find_kernel(struct guest *g, struct err *err)
 		return rc;
 	vm_set_root(g->vm, loc.root, loc.levels);
 	rc = kernel_load(&mem, &loc, &g->k, err);
-	g->find_ns = guest_now_ns() - start;
+	g->find_ns = monotonic_ns() - start;
 	return rc ? rc : check_booted(g, err);
 }
 
@@ -189,7 +182,7 @@ static int by_ip(const void *a, const void *b, void *arg)
 }
 
 /* Bytes of every recorded site as they are now, in the order of kernel_sites(). */
-static int read_baseline(struct guest *g, u8 **bytes_ret, bool **ok_ret, struct err *err)
+static int read_baseline(struct guest *g, u8 **bytes_ret, struct err *err)
 {
 	const struct ftrace_site *sites = kernel_sites(g->k);
 	size_t n = kernel_site_count(g->k);
@@ -198,11 +191,10 @@ static int read_baseline(struct guest *g, u8 **bytes_ret, bool **ok_ret, struct 
 	_cleanup_free_ u8 *sorted = calloc(n + 1, MCOUNT_INSN_SIZE);
 	_cleanup_free_ bool *sorted_ok = calloc(n + 1, sizeof(*sorted_ok));
 	_cleanup_free_ u8 *bytes = calloc(n + 1, MCOUNT_INSN_SIZE);
-	_cleanup_free_ bool *ok = calloc(n + 1, sizeof(*ok));
 	struct text_sites read = { addr, n, MCOUNT_INSN_SIZE, sorted, sorted_ok };
 	int rc;
 
-	if (!order || !addr || !sorted || !sorted_ok || !bytes || !ok)
+	if (!order || !addr || !sorted || !sorted_ok || !bytes)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
 	for (u32 i = 0; i < n; i++)
 		order[i] = i;
@@ -215,10 +207,8 @@ static int read_baseline(struct guest *g, u8 **bytes_ret, bool **ok_ret, struct 
 	for (size_t i = 0; i < n; i++) {
 		memcpy(bytes + (size_t)order[i] * MCOUNT_INSN_SIZE, sorted + i * MCOUNT_INSN_SIZE,
 		       MCOUNT_INSN_SIZE);
-		ok[order[i]] = sorted_ok[i];
 	}
 	*bytes_ret = no_cleanup_ptr(bytes);
-	*ok_ret = no_cleanup_ptr(ok);
 	return 0;
 }
 
@@ -287,28 +277,6 @@ int guest_check_alive(struct guest *g, struct err *err)
 			    "%s runs another kernel than at attach: it was rebooted", g->target);
 }
 
-static int adopt_armed(struct guest *g, struct err *err)
-{
-	const struct journal_state *s = journal_state(g->journal);
-
-	g->armed = calloc(s->n_text + 1, sizeof(*g->armed));
-	if (!g->armed)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to read the journal");
-	for (size_t i = 0; i < s->n_text; i++) {
-		const struct journal_text *t = &s->text[i];
-		struct armed_site *a = &g->armed[g->n_armed];
-
-		if (t->kind != JOURNAL_SITE || t->len != MCOUNT_INSN_SIZE)
-			continue;
-		a->ip = t->addr;
-		a->rec = t->rec;
-		memcpy(a->old, t->old, MCOUNT_INSN_SIZE);
-		memcpy(a->new, t->new, MCOUNT_INSN_SIZE);
-		g->n_armed++;
-	}
-	return 0;
-}
-
 /* The journal is of the kernel that runs now, or of one that was there before a reboot. */
 static bool journal_is_current(struct guest *g)
 {
@@ -332,7 +300,7 @@ static int replay(struct guest *g, struct err *err)
 			 g->target);
 		return journal_forget(g->journal, err);
 	}
-	rc = adopt_armed(g, err);
+	rc = text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, &r, err);
 	if (!rc)
@@ -379,8 +347,7 @@ static void guest_free(struct guest *g)
 
 static int remember_baseline(struct guest *g, struct err *err)
 {
-	_cleanup_free_ bool *ok = NULL;
-	int rc = read_baseline(g, &g->baseline, &ok, err);
+	int rc = read_baseline(g, &g->baseline, err);
 
 	if (rc)
 		return rc;
@@ -431,11 +398,10 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 static bool verify(struct guest *g)
 {
 	_cleanup_free_ u8 *now = NULL;
-	_cleanup_free_ bool *ok = NULL;
 	struct err err = { 0 };
 	bool good = true;
 
-	if (kernel_refresh(g->k, &err) || read_baseline(g, &now, &ok, &err)) {
+	if (kernel_refresh(g->k, &err) || read_baseline(g, &now, &err)) {
 		log_warn("%s: cannot verify: %s", g->target, err.msg);
 		return false;
 	}

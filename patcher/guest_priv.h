@@ -10,17 +10,11 @@
 
 #include <pthread.h>
 
+struct text_change;
+
 #define GUEST_WINDOW_LIMIT_NS  (10 * NSEC_PER_MSEC)
 #define GUEST_RING_BYTES       (4u << 20)
 #define GUEST_PAUSE_TIMEOUT_NS NSEC_PER_SEC
-
-/* A call site that calls the agent (struct dyn_ftrace's fields that we need, and the bytes). */
-struct armed_site {
-	u64 ip;
-	u64 rec; /* guest virtual address of its record */
-	u8 old[MCOUNT_INSN_SIZE];
-	u8 new[MCOUNT_INSN_SIZE];
-};
 
 /* The agent as it lies in the guest. */
 struct guest_agent {
@@ -46,17 +40,14 @@ struct guest {
 	u8 *vmcoreinfo; /* as it was at attach: is it still the same kernel? */
 	u64 vmcoreinfo_bytes;
 	u64 boot_id;
-	struct armed_site *armed; /* sorted by ip */
+	struct text_change *armed; /* sites that call the agent now; sorted */
 	size_t n_armed;
 	double site_ns; /* cost of a site in a window, as measured; sizes the batches */
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */
-	struct guest_restore last_restore;
 	u64 find_ns, lend_ns;
 };
 
-/* CLOCK_MONOTONIC in ns */
-u64 guest_now_ns(void);
 void guest_sleep_ns(u64 ns);
 
 /** guest_read - vm_read() under a short name: @addr is a guest virtual address */

@@ -13,6 +13,7 @@
 #include "patcher/quiesce.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "patcher/tasks.h"
 
 #include <errno.h>
@@ -150,7 +151,7 @@ static bool wait_progress(struct guest *g, u64 deadline)
 	if (vm_progress(g->vm, &p, NULL))
 		return false;
 	while (!vm_progressed(g->vm, &p, RUN_NS) || vm_state(g->vm) != VM_RUNNING) {
-		if (guest_now_ns() > deadline)
+		if (monotonic_ns() > deadline)
 			return false;
 		guest_sleep_ns(POLL_NS);
 	}
@@ -177,7 +178,7 @@ static int quiesce(struct scan *s, u64 deadline, struct err *err)
 		drop_cleared(s);
 		if (!s->n)
 			break;
-		if (guest_now_ns() > deadline)
+		if (monotonic_ns() > deadline)
 			return err_set(err, -EBUSY, ERR_GUEST_BUSY, s->lo,
 				       "%zu task(s) of the guest may still be inside 0x%llx-0x%llx",
 				       s->n, (unsigned long long)s->lo, (unsigned long long)s->hi);
@@ -197,7 +198,7 @@ int quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *e
 	s->g = g;
 	s->lo = lo;
 	s->hi = hi;
-	rc = quiesce(s, guest_now_ns() + timeout_ns, err);
+	rc = quiesce(s, monotonic_ns() + timeout_ns, err);
 	free(s->suspect);
 	return rc;
 }

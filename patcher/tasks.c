@@ -2,6 +2,8 @@
 /* The guest's tasks. See tasks.h. */
 #include "patcher/tasks.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 
 #define WALK_NS (5 * NSEC_PER_SEC)
@@ -47,7 +49,7 @@ static int no_end(u64 at, struct err *err)
 /* Also by time: a list that loops must not keep the guest lock. */
 static bool too_many(struct walk *w)
 {
-	return ++w->n > MAX_TASKS || (w->n % 1024 == 0 && guest_now_ns() > w->deadline);
+	return ++w->n > MAX_TASKS || (w->n % 1024 == 0 && monotonic_ns() > w->deadline);
 }
 
 static int threads(struct walk *w, u64 leader, struct err *err)
@@ -74,7 +76,7 @@ static int threads(struct walk *w, u64 leader, struct err *err)
 
 int tasks_for_each(struct guest *g, bool (*fn)(void *arg, u64 task), void *arg, struct err *err)
 {
-	struct walk w = { .g = g, .fn = fn, .arg = arg, .deadline = guest_now_ns() + WALK_NS };
+	struct walk w = { .g = g, .fn = fn, .arg = arg, .deadline = monotonic_ns() + WALK_NS };
 	u64 init, task, next = 0;
 	int rc;
 

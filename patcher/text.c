@@ -3,6 +3,7 @@
 #include "patcher/text.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/fault.h"
 
 #include <errno.h>
@@ -260,7 +261,7 @@ static int change_in_window(struct guest *g, struct text_change *c, size_t n, st
 static int apply_batch(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
 		       struct err *err)
 {
-	u64 deadline = guest_now_ns() + BUSY_TIMEOUT_NS;
+	u64 deadline = monotonic_ns() + BUSY_TIMEOUT_NS;
 	struct vm_windows w;
 	struct err e = { 0 };
 	int rc, busy;
@@ -277,7 +278,7 @@ static int apply_batch(struct guest *g, struct text_change *c, size_t n, struct 
 			return busy < 0 ? busy : rc;
 		if (!busy)
 			break;
-		if (guest_now_ns() > deadline)
+		if (monotonic_ns() > deadline)
 			return err_set(err, -EBUSY, ERR_GUEST_BUSY, 0,
 				       "the guest held text_mutex or ftrace_lock for 2 s");
 		guest_sleep_ns(BUSY_RETRY_NS);
@@ -312,6 +313,48 @@ int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err
 	}
 	scratch_deinit(&s);
 	return rc;
+}
+
+int text_journal(struct guest *g, const struct text_change *c, size_t n, enum journal_kind kind,
+		 struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct journal_text t = {
+			.addr = c[i].addr, .rec = c[i].rec, .kind = kind, .len = c[i].len
+		};
+		int rc;
+
+		memcpy(t.old, c[i].old, sizeof(t.old));
+		memcpy(t.new, c[i].new, sizeof(t.new));
+		rc = journal_add_text(g->journal, &t, err);
+		if (rc)
+			return rc;
+	}
+	return journal_flush(g->journal, err);
+}
+
+int text_from_journal(struct guest *g, enum journal_kind kind, struct text_change **ret,
+		      size_t *n_ret, struct err *err)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	struct text_change *c = calloc(s->n_text + 1, sizeof(*c));
+	size_t n = 0;
+
+	if (!c)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to read the journal");
+	for (size_t i = 0; i < s->n_text; i++) {
+		const struct journal_text *t = &s->text[i];
+
+		if (t->kind != kind)
+			continue;
+		c[n] = (struct text_change){ .addr = t->addr, .rec = t->rec, .len = t->len };
+		memcpy(c[n].old, t->old, sizeof(t->old));
+		memcpy(c[n++].new, t->new, sizeof(t->new));
+	}
+	text_sort(c, n);
+	*ret = c;
+	*n_ret = n;
+	return 0;
 }
 
 void text_swap(struct text_change *c, size_t n)

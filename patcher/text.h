@@ -49,6 +49,14 @@ must_check int text_check(struct guest *g, struct text_change *c, size_t n, stru
  */
 must_check int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err);
 
+/** text_journal - note that @c is about to be done; flushed when this returns 0 */
+must_check int text_journal(struct guest *g, const struct text_change *c, size_t n,
+			    enum journal_kind kind, struct err *err);
+
+/** text_from_journal - what is noted of one kind, sorted; free() it. Return: 0; -ENOMEM. */
+must_check int text_from_journal(struct guest *g, enum journal_kind kind, struct text_change **ret,
+				 size_t *n_ret, struct err *err);
+
 /** text_swap - exchange old and new of each, and turn doing into undoing */
 void text_swap(struct text_change *c, size_t n);
 

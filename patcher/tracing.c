@@ -104,11 +104,7 @@ int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)
 
 	if (!rc)
 		rc = set_u32(g, HEADER(enabled), 0, err);
-	if (!rc)
-		rc = ftrace_make_nop(g, ret, err);
-	if (!rc)
-		g->last_restore = *ret;
-	return rc;
+	return rc ? rc : ftrace_make_nop(g, ret, err);
 }
 
 static int ring_read(void *arg, u64 off, void *buf, size_t len)

@@ -2,6 +2,8 @@
 /* Rings into one ordered stream. See drain.h. */
 #include "tracers/drain.h"
 
+#include "base/clock.h"
+
 #include "tracers/comms.h"
 
 #include <errno.h>
@@ -194,14 +196,6 @@ int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *more_ret, stru
 	merge(d, !*n_ret); /* nothing new anywhere: what is held is complete */
 	d->watermark = d->newest;
 	return rc;
-}
-
-static u64 monotonic_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
 static bool pending(struct drain *d)

@@ -4,6 +4,7 @@
 #include "tracers/trace.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "guest-agent/agent_abi.h"
 #include "patcher/tracing.h"
@@ -44,14 +45,6 @@ struct trace {
 	void (*notify)(void *arg);
 	void *notify_arg;
 };
-
-static u64 clock_ns(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 static void notify(struct trace *t)
 {

@@ -8,6 +8,8 @@
  */
 #include "vmm/gdbstub_client.h"
 
+#include "base/clock.h"
+
 #include "vmm/vm_ops.h"
 
 #include <errno.h>
@@ -173,7 +175,7 @@ static int wait_for(int fd, short events, u64 deadline)
 {
 	for (;;) {
 		struct pollfd p = { .fd = fd, .events = events };
-		u64 now = vm_now_ns();
+		u64 now = monotonic_ns();
 		u64 left = deadline > now ? (deadline - now) / NSEC_PER_MSEC + 1 : 0;
 		int n = poll(&p, 1, (int)MIN(left, (u64)INT32_MAX));
 
@@ -181,7 +183,7 @@ static int wait_for(int fd, short events, u64 deadline)
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return -ESRCH;
-		if (vm_now_ns() >= deadline)
+		if (monotonic_ns() >= deadline)
 			return -ETIMEDOUT;
 	}
 }
@@ -339,7 +341,7 @@ static int wait_pipeline(const struct gdb_conn *c, u64 deadline)
 {
 	struct timespec pause = { 0, GATHER_NS };
 
-	if (vm_now_ns() >= deadline)
+	if (monotonic_ns() >= deadline)
 		return -ETIMEDOUT;
 	if (c->out_pos < c->out_len)
 		return wait_for(c->fd, POLLIN | POLLOUT, deadline);

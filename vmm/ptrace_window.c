@@ -4,6 +4,7 @@
 #include "vmm/ptrace_window.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "vmm/regs_x86.h"
 
@@ -66,14 +67,6 @@ static inline void cpu_relax(void)
 #ifdef __x86_64__
 	__builtin_ia32_pause();
 #endif
-}
-
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
 /* false when one of the stopped threads could not be let go, as it is dying. */
@@ -177,7 +170,7 @@ static int wait_stopped(struct ptrace_window *w, size_t from, u64 deadline)
 		}
 		if (left == 0)
 			return 0;
-		if (now_ns() >= deadline)
+		if (monotonic_ns() >= deadline)
 			return err_set(&w->err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
 				       "%zu of %zu threads of process %d did not stop in time",
 				       left, w->n, (int)w->pid);
@@ -202,7 +195,7 @@ static int stop_threads(struct ptrace_window *w, const struct vm_threads *t, u64
 			return rc;
 	}
 	if (w->started_ns == 0)
-		w->started_ns = now_ns();
+		w->started_ns = monotonic_ns();
 	for (size_t i = from; i < w->n; i++)
 		ptrace(PTRACE_INTERRUPT, w->tracee[i].tid, NULL, NULL);
 	rc = wait_stopped(w, from, deadline);
@@ -243,7 +236,7 @@ static int stop_process(struct ptrace_window *w, u64 deadline)
  */
 static void do_pause(struct ptrace_window *w)
 {
-	u64 deadline = now_ns() + w->timeout_ns;
+	u64 deadline = monotonic_ns() + w->timeout_ns;
 
 	w->started_ns = 0;
 	w->err = (struct err){ 0 };
@@ -267,9 +260,9 @@ static void do_resume(struct ptrace_window *w)
 /* Until @flag is set, at most ORDER_SPIN_NS; the caller looks again under the lock. */
 static void spin_until(const bool *flag)
 {
-	u64 end = now_ns() + ORDER_SPIN_NS;
+	u64 end = monotonic_ns() + ORDER_SPIN_NS;
 
-	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE) && now_ns() < end)
+	while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE) && monotonic_ns() < end)
 		cpu_relax();
 }
 

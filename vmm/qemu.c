@@ -8,6 +8,7 @@
 #include "vmm/vm_ops.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "vmm/mtree.h"
 #include "vmm/proc.h"
@@ -367,7 +368,7 @@ static int qemu_resume(struct vm *vm, struct err *err)
 	if (priv->ptrace)
 		return ptrace_window_resume(priv->ptrace, err);
 	rc = tcg_window_resume(priv->tcg, err);
-	vm->window_end_ns = vm_now_ns();
+	vm->window_end_ns = monotonic_ns();
 	rc2 = check_running(vm, rc < 0 ? NULL : err);
 	if (rc < 0)
 		return qmp_failed(vm, rc, err);

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -27,14 +28,6 @@ struct qmp {
 	u64 id; /* of the last command; late answers to earlier ones are dropped */
 	bool dead;
 };
-
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 ssize_t qmp_scan_object(struct qmp_scan *scan, const char *data, size_t len)
 {
@@ -76,7 +69,7 @@ static int wait_fd(int fd, short events, u64 deadline)
 {
 	for (;;) {
 		struct pollfd p = { .fd = fd, .events = events };
-		u64 now = now_ns();
+		u64 now = monotonic_ns();
 		u64 left = deadline > now ? (deadline - now) / NSEC_PER_MSEC + 1 : 0;
 		int n = poll(&p, 1, (int)MIN(left, (u64)INT32_MAX));
 
@@ -84,7 +77,7 @@ static int wait_fd(int fd, short events, u64 deadline)
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		if (now_ns() >= deadline)
+		if (monotonic_ns() >= deadline)
 			return -ETIMEDOUT;
 	}
 }
@@ -233,7 +226,7 @@ static int take_answer(struct qmp *q, json_t *msg, const char *command, json_t *
 static int command_locked(struct qmp *q, const char *command, json_t *args, json_t **ret,
 			  u64 timeout_ns, struct err *err)
 {
-	u64 deadline = now_ns() + timeout_ns;
+	u64 deadline = monotonic_ns() + timeout_ns;
 	int rc;
 
 	if (q->dead)
@@ -250,7 +243,7 @@ static int command_locked(struct qmp *q, const char *command, json_t *args, json
 		rc = take_answer(q, msg, command, ret, err);
 		json_decref(msg);
 		/* a peer that only ever sends events must not keep us */
-		if (rc == 1 && now_ns() >= deadline)
+		if (rc == 1 && monotonic_ns() >= deadline)
 			return timed_out(err);
 	} while (rc == 1);
 	return rc;
@@ -298,7 +291,7 @@ int qmp_hmp(struct qmp *q, const char *line, int cpu, char **text_ret, u64 timeo
 
 static int negotiate(struct qmp *q, u64 timeout_ns, struct err *err)
 {
-	u64 deadline = now_ns() + timeout_ns;
+	u64 deadline = monotonic_ns() + timeout_ns;
 	json_t *msg = NULL;
 	bool greeted = false;
 	int rc;
@@ -314,7 +307,7 @@ static int negotiate(struct qmp *q, u64 timeout_ns, struct err *err)
 		json_decref(msg);
 		if (rc < 0)
 			return rc;
-		if (!greeted && now_ns() >= deadline)
+		if (!greeted && monotonic_ns() >= deadline)
 			return timed_out(err);
 	}
 	return command_locked(q, "qmp_capabilities", NULL, NULL, timeout_ns, err);

@@ -5,6 +5,8 @@
  */
 #include "vmm/tcg_child.h"
 
+#include "base/clock.h"
+
 #include "vmm/gdbstub_client.h"
 
 #include <errno.h>
@@ -62,7 +64,7 @@ static void mark(char c)
 /* Lets the guest go on, whatever state the connection is in. */
 static int let_go(u64 timeout_ns)
 {
-	int rc = gdb_detach(&gdb, vm_now_ns() + timeout_ns);
+	int rc = gdb_detach(&gdb, monotonic_ns() + timeout_ns);
 
 	if (gdb.fd < 0)
 		mark('-');
@@ -71,7 +73,7 @@ static int let_go(u64 timeout_ns)
 
 static bool do_pause(const struct tcg_order *o)
 {
-	u64 started = vm_now_ns();
+	u64 started = monotonic_ns();
 	int rc;
 
 	mark('w');
@@ -109,7 +111,7 @@ static bool do_write(const struct tcg_order *o)
 			return answer(-EINVAL, i, 0);
 	}
 	rc = gdb.fd < 0 ? -EINVAL
-			: gdb_write_phys(&gdb, pieces, o->n, &bad, vm_now_ns() + o->timeout_ns);
+			: gdb_write_phys(&gdb, pieces, o->n, &bad, monotonic_ns() + o->timeout_ns);
 	return answer(rc, bad, 0);
 }
 

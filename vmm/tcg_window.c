@@ -14,6 +14,7 @@
 #include "vmm/tcg_window.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "vmm/proc.h"
 #include "vmm/qmp.h"
@@ -179,7 +180,7 @@ static int take_down(struct qmp *q, pid_t pid, const char *dir, bool used, struc
 
 int tcg_window_check(struct qmp *q, pid_t pid, struct err *err)
 {
-	u64 deadline = vm_now_ns() + BUSY_NS;
+	u64 deadline = monotonic_ns() + BUSY_NS;
 
 	for (;;) {
 		struct timespec pause = { 0, 50 * NSEC_PER_MSEC };
@@ -202,7 +203,7 @@ int tcg_window_check(struct qmp *q, pid_t pid, struct err *err)
 		rc = *dir ? take_down(q, pid, dir, used, err) : -EBUSY;
 		if (rc != -EAGAIN && rc != -EBUSY)
 			return rc;
-		if (rc == -EBUSY || vm_now_ns() >= deadline)
+		if (rc == -EBUSY || monotonic_ns() >= deadline)
 			return err_set(err, -EBUSY, ERR_TARGET_GDB_BUSY, 0,
 				       "QEMU %d has a gdbstub that is not ours", (int)pid);
 		nanosleep(&pause, NULL);
@@ -320,7 +321,7 @@ static int transfer(int fd, bool out, void *buf, size_t len, u64 deadline)
 
 	while (len) {
 		struct pollfd pfd = { .fd = fd, .events = out ? POLLOUT : POLLIN };
-		u64 now = vm_now_ns();
+		u64 now = monotonic_ns();
 		ssize_t n;
 
 		if (now >= deadline)
@@ -355,7 +356,7 @@ static int lose_child(struct tcg_window *w, int rc, struct err *err)
 static int order(struct tcg_window *w, const struct tcg_order *o, const struct vm_phys_text *text,
 		 struct tcg_answer *a, struct err *err)
 {
-	u64 deadline = vm_now_ns() + o->timeout_ns + GRACE_NS;
+	u64 deadline = monotonic_ns() + o->timeout_ns + GRACE_NS;
 	struct tcg_order copy = *o;
 	int rc;
 

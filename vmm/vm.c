@@ -7,6 +7,7 @@
 #include "vmm/vm_ops.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "vmm/proc.h"
 
@@ -19,14 +20,6 @@
 #include <time.h>
 
 static const struct vm_ops *const backends[] = { &vm_ops_qemu, &vm_ops_pid };
-
-u64 vm_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 bool vm_alive(const struct vm *vm)
 {
@@ -329,7 +322,7 @@ int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 		return err_set(err, -EALREADY, ERR_CONFLICT, 0, "a stop window is open already");
 	if (!vm_alive(vm))
 		return vm_gone(vm, err);
-	vm->window_start_ns = vm_now_ns();
+	vm->window_start_ns = monotonic_ns();
 	rc = vm->ops->pause(vm, timeout_ns, err);
 	if (rc == 0)
 		vm->window_open = true;
@@ -345,7 +338,7 @@ int vm_resume(struct vm *vm, struct err *err)
 		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "no stop window is open");
 	vm->window_end_ns = 0;
 	rc = vm->ops->resume(vm, err);
-	ns = (vm->window_end_ns ? vm->window_end_ns : vm_now_ns()) - vm->window_start_ns;
+	ns = (vm->window_end_ns ? vm->window_end_ns : monotonic_ns()) - vm->window_start_ns;
 	vm->window_open = false;
 	vm->windows.count++;
 	vm->windows.last_ns = ns;

@@ -95,9 +95,6 @@ bool vm_alive(const struct vm *vm);
 /** vm_gone - fail with -ESRCH, vmm.gone */
 int vm_gone(const struct vm *vm, struct err *err);
 
-/** vm_now_ns - CLOCK_MONOTONIC */
-u64 vm_now_ns(void);
-
 /**
  * vm_open_process - take hold of the VMM's process: pidfd, memory, page map, start time
  *

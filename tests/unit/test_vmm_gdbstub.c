@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* vmm/gdbstub_client.c: the packet codec, and the client against a stub of our own. */
 #include "vmm/gdbstub_client.h"
+
+#include "base/clock.h"
 #include "vmm/vm_ops.h"
 
 #include <errno.h>
@@ -231,7 +233,7 @@ static void stop(struct stub *s, pthread_t t)
 
 static u64 in_ms(u64 ms)
 {
-	return vm_now_ns() + ms * NSEC_PER_MSEC;
+	return monotonic_ns() + ms * NSEC_PER_MSEC;
 }
 
 #define N_PIECES 5000

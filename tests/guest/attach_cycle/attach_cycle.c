@@ -7,6 +7,7 @@
  *	attach_cycle --recover STATE-DIR
  */
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "guest-agent/agent_abi.h"
 #include "patcher/agent.h"
 #include "patcher/ftrace.h"
@@ -59,7 +60,7 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 	u64 reserved, lost, start;
 	int rc;
 
-	start = guest_now_ns();
+	start = monotonic_ns();
 	rc = agent_load(g, err);
 	if (!rc)
 		rc = ftrace_update_ftrace_func(g, agent_blob_get()->function_trace_call, err);
@@ -69,9 +70,9 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 		rc = agent_write_header(g, offsetof(struct agent_header, enabled), &on, 4, err);
 	if (rc)
 		return rc;
-	printf("armed %zu in %.1f ms", counts.n_armed, (double)(guest_now_ns() - start) / 1e6);
+	printf("armed %zu in %.1f ms", counts.n_armed, (double)(monotonic_ns() - start) / 1e6);
 	guest_sleep_ns(ms * NSEC_PER_MSEC);
-	start = guest_now_ns();
+	start = monotonic_ns();
 	rc = agent_write_header(g, offsetof(struct agent_header, enabled), &off, 4, err);
 	totals(g, &reserved, &lost);
 	if (!rc)
@@ -81,7 +82,7 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 	guest_lock(g);
 	printf(", %llu records, %llu refused, restored %llu in %.1f ms, lend %.0f ms, windows %llu max %.1f ms total %.1f ms\n",
 	       (unsigned long long)reserved, (unsigned long long)lost,
-	       (unsigned long long)r.sites_restored, (double)(guest_now_ns() - start) / 1e6,
+	       (unsigned long long)r.sites_restored, (double)(monotonic_ns() - start) / 1e6,
 	       (double)info.lend_ns / 1e6, (unsigned long long)info.windows.count,
 	       (double)info.windows.max_ns / 1e6, (double)info.windows.total_ns / 1e6);
 	return rc;

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Time of the host. */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include "base/types.h"
+
+#include <time.h>
+
+static inline u64 clock_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
+/* For deadlines and durations: CLOCK_MONOTONIC in ns. */
+static inline u64 monotonic_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+#endif
