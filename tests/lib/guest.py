@@ -53,6 +53,9 @@ class GuestTimeout(GuestError):
     pass
 
 
+BOOT_TRIES = 3
+
+
 def wait_for(what, condition, timeout=30, every=0.05):
     """Polls until condition() is true; returns what it returned."""
     end = time.monotonic() + timeout
@@ -146,8 +149,25 @@ class Guest:
         return a + self.extra
 
     def start(self):
+        """
+        Boots. A stock 6.12 panics in some 1 of 40 boots under QEMU 7.2's multi-threaded TCG, with nothing
+        of ours near it: an int3 of its own static-key patching is seen by another vCPU after it is gone.
+        Only a panic before the guest was ever ready is booted again, and it is said.
+        """
+        for left in range(BOOT_TRIES - 1, -1, -1):
+            try:
+                return self._start_once()
+            except GuestError as e:
+                if not left or "Kernel panic" not in str(e):
+                    raise
+                print("the guest's kernel panicked while it booted, before anything was attached; "
+                      "booting again", flush=True)
+        return self
+
+    def _start_once(self):
         if not shutil.which("qemu-system-x86_64"):
             raise Skip("qemu-system-x86_64 is not installed (scripts/setup)")
+        self.buf = b""
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-guest-"))
         self.qmp_path = self.dir / "qmp"
         self.console_path = self.dir / "console.log"
