@@ -70,7 +70,7 @@ def machine():
 
 
 def test_cost():
-    with Guest(FLAVOUR, load="none") as g, Daemon() as d:
+    with Guest(FLAVOUR, load="none", thread="single") as g, Daemon() as d:
         d.attach(g, "g")
         times = {"untraced": [], "own": [], "ours": []}
         # taken in turn, so that what else the machine does hits all three alike
