@@ -10,8 +10,12 @@
  *   |   ftrace_graph_call:     |  |    | struct agent_cpu [nr_cpus]           |
  *   | ftrace_stub              |  |    +--------------------------------------+ header.ring_off
  *   | function_trace_call   <--+--'    | ring of CPU 0: ring_slots * 24 bytes |
- *   +--------------------------+       | ring of CPU 1 ...                    |
- *                                      +--------------------------------------+
+ *   | ftrace_graph_caller      |       | ring of CPU 1 ...                    |
+ *   | return_to_handler        |       +--------------------------------------+ header.frames_off
+ *   +--------------------------+       | struct agent_frame [nr_frames]       |
+ *   | trampoline of frame 0    |       +--------------------------------------+ header.reclaim_off
+ *   | trampoline of frame 1 ...|       | agent_u32 reclaim [nr_frames]        |
+ *   +--------------------------+       +--------------------------------------+
  *
  * Text refers to data, to per-CPU variables and to task_struct members through fields which the
  * host fills in before it writes text into the guest: struct agent_fixup names each one,
@@ -21,7 +25,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 2
+#define AGENT_ABI_VERSION 3
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -42,16 +46,26 @@
 #define AGENT_FIX_RING_SLOTS   12 /* ring_slots + addend */
 #define AGENT_FIX_RING_SHIFT   13 /* log2(ring_slots); the field is 1 byte */
 #define AGENT_FIX_NR_CPUS      14
-#define AGENT_FIX_MAX          15
+#define AGENT_FIX_TASK_START   15 /* V offsetof(struct task_struct, start_time) */
+#define AGENT_FIX_FRAMES       16 /* rel32 to data + frames_off + addend */
+#define AGENT_FIX_RECLAIM      17 /* rel32 to data + reclaim_off */
+#define AGENT_FIX_FRAME_MASK   18 /* nr_frames - 1 */
+#define AGENT_FIX_TRAMP_BYTES  19 /* nr_frames * AGENT_TRAMP_BYTES */
+#define AGENT_FIX_MAX          20
 
 #define AGENT_RECORD_BYTES  24
 #define AGENT_CPU_BYTES     256
 #define AGENT_CPU_OFF       4096
+#define AGENT_TEXT_BYTES    4096 /* of code; trampolines follow */
 #define AGENT_MAX_PIDS      64
 #define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
 #define AGENT_MIN_SLOTS     64
 #define AGENT_MAX_SLOTS     0x4000000 /* its bytes are a 32-bit immediate */
 #define AGENT_RESERVE_TRIES 8 /* collisions that one reservation survives */
+#define AGENT_FRAME_BYTES   64
+#define AGENT_TRAMP_BYTES   8
+#define AGENT_MIN_FRAMES    64
+#define AGENT_MAX_FRAMES    0x100000
 #define AGENT_COMM_PERIOD   4096 /* records after which a CPU's task is named again */
 
 /* header.mode */
@@ -81,6 +95,15 @@
  * The TSC is read before the slot is reserved. Hence an interrupt in between puts its own, later
  * records into earlier slots: within one ring times are nearly, not strictly, in order.
  */
+/*
+ * function_graph writes two records a call. AGENT_REC_GRAPH_ENTRY is laid out as
+ * AGENT_REC_FUNCTION. AGENT_REC_GRAPH_RETURN has w1 63..32 duration, 31..0 low half of the ip; its
+ * TSC is that of the return. A duration is TSC ticks: below 2^27 as it is, else e << 27 | ticks >> e
+ * with the e that makes ticks >> e at least 2^26 and less than 2^27 (agent_duration()). Rounding
+ * down keeps the order: a callee's is never longer than its caller's.
+ */
+#define AGENT_DURATION_BITS 27
+
 #define AGENT_LAP_SHIFT    48
 #define AGENT_TSC_MASK     0x0000ffffffffffff
 #define AGENT_PID_MASK     0x3fffff
@@ -93,9 +116,11 @@
 #define AGENT_CHECK_MUL    0x9e3779b97f4a7c15
 
 /* type */
-#define AGENT_REC_FUNCTION 1
-#define AGENT_REC_COMM_A   2
-#define AGENT_REC_COMM_B   3
+#define AGENT_REC_FUNCTION     1
+#define AGENT_REC_COMM_A       2
+#define AGENT_REC_COMM_B       3
+#define AGENT_REC_GRAPH_ENTRY  4
+#define AGENT_REC_GRAPH_RETURN 5
 
 /* context, for ftrace's latency columns (kernel/trace/trace_output.c:trace_print_lat_fmt, v6.1) */
 #define AGENT_CTX_PREEMPT  0x00f /* preempt depth, 15 means 15 or more */
@@ -136,6 +161,40 @@ struct agent_header {
 	agent_u32 pad;
 	agent_u32 pids[AGENT_MAX_PIDS];
 	agent_u64 lost_nocpu; /* records of CPUs with no ring; agent counts */
+	agent_u32 nr_frames; /* a power of two */
+	agent_u32 pad1;
+	agent_u64 frames_off; /* of struct agent_frame [nr_frames], from the start of data */
+	agent_u64 reclaim_off; /* of agent_u32 [nr_frames]: frame numbers + 1 */
+	agent_u64 reclaim_head; /* agent: next index to take; never wraps */
+	agent_u64 pad2[7];
+	agent_u64 reclaim_tail; /* H: next index to fill; head + nr_frames at most */
+};
+
+/*
+ * A hijacked return address. Who returns is told by where it returns to: each frame has a
+ * trampoline of its own, at text + AGENT_TEXT_BYTES + n * AGENT_TRAMP_BYTES, and the guest's stack
+ * holds that address in place of the true one. So nothing has to be looked up by task, stack or
+ * depth; nesting, stack switches, recycled tasks and tail calls cannot confuse it.
+ *
+ * Life: free (slot 0, in a list) -> taken by an entry, which fills it, slot last, then writes the
+ * trampoline's address into the stack -> used up by the trampoline, which exchanges slot for 0 and
+ * whoever gets the old value from that puts it into a list. A frame whose function never returns is
+ * given back by the host through the reclaim ring.
+ *
+ * A tail call finds a trampoline of ours in the cell: ret is then another frame's trampoline, and
+ * parent is taken from that frame.
+ */
+struct agent_frame {
+	agent_u64 slot; /* guest virtual address of the stack cell; 0: free */
+	agent_u64 ret; /* what stood in the cell */
+	agent_u64 owner; /* current at entry */
+	agent_u64 start_time; /* owner->start_time: tells one life of a task_struct from the next */
+	agent_u64 tsc; /* at entry, all 64 bits */
+	agent_u32 ip; /* low half of the call site */
+	agent_u32 parent; /* low half of the true return address */
+	agent_u32 next; /* frame number + 1 in a free list; 0 ends it */
+	agent_u32 pid; /* at entry */
+	agent_u64 pad;
 };
 
 struct agent_cpu {
@@ -145,19 +204,28 @@ struct agent_cpu {
 	agent_u64 last_comm; /* whose COMM was written last here: comm[0..7] + 2 * comm[8..15] */
 	agent_u32 last_pid; /* its pid; ~0 to have it written again */
 	agent_u32 pad;
-	agent_u64 pad0[12];
+	agent_u64 free_frames; /* 63..32 changes at each use, 31..0 first free frame + 1; 0: none */
+	agent_u64 lost_frames; /* calls not followed: no frame free. Their record is a FUNCTION */
+	agent_u64 lost_returns; /* of lost: GRAPH_RETURN records */
+	agent_u64 frame_errors; /* returns from another stack address than the entry's (FP_TEST) */
+	agent_u64 orphans; /* frames that could not be put into a list: slot is AGENT_ORPHAN */
+	agent_u64 pad0[7];
 	/* written by the host */
 	agent_u64 tail; /* discard mode: every record below was taken */
 	agent_u64 pad1[15];
 };
 
+/* slot of a frame that is free but in no list: the host puts it into the reclaim ring */
+#define AGENT_ORPHAN 1
+
 _Static_assert(sizeof(struct agent_cpu) == AGENT_CPU_BYTES, "agent_cpu");
+_Static_assert(sizeof(struct agent_frame) == AGENT_FRAME_BYTES, "agent_frame");
 _Static_assert(sizeof(struct agent_header) <= AGENT_CPU_OFF, "agent_header");
 
 /* The blob, embedded in the host's library and linked into the harness. */
 struct agent_blob {
 	const agent_u8 *text;
-	agent_u32 text_bytes;
+	agent_u32 text_bytes; /* AGENT_TEXT_BYTES, without trampolines */
 	const struct agent_fixup *fixups;
 	agent_u32 n_fixups;
 	/* offsets of symbols in text */
@@ -166,29 +234,49 @@ struct agent_blob {
 	agent_u32 ftrace_graph_call; /* 5-byte nop inside it */
 	agent_u32 ftrace_stub; /* what ftrace_call calls when no tracer is active */
 	agent_u32 function_trace_call; /* the function tracer */
+	agent_u32 ftrace_graph_caller; /* what ftrace_graph_call jumps to for function_graph */
+	agent_u32 return_to_handler; /* what every trampoline calls */
+	agent_u32 pad;
 };
 
 /** agent_blob_get - the agent as built; static storage */
 const struct agent_blob *agent_blob_get(void);
 
 /**
- * agent_layout - fill in what follows from the number of CPUs and the size of a ring
- * @hdr: nr_cpus and ring_slots are set; magic, abi_version and ring_off are filled
+ * agent_layout - fill in what follows from the number of CPUs, the size of a ring and the frames
+ * @hdr: nr_cpus, ring_slots and nr_frames are set; magic, abi_version and the offsets are filled
  *
- * Context: any thread. Return: 0; -EINVAL nr_cpus or ring_slots out of bounds, or not a power of
- * two.
+ * Context: any thread. Return: 0; -EINVAL nr_cpus, ring_slots or nr_frames out of bounds, or not a
+ * power of two.
  */
 int agent_layout(struct agent_header *hdr);
 
 /** agent_data_bytes - size of data for a header that agent_layout() accepted; a multiple of 4096 */
 agent_u64 agent_data_bytes(const struct agent_header *hdr);
 
+/** agent_text_bytes - size of text with the trampolines; a multiple of 4096 */
+agent_u64 agent_text_bytes(const struct agent_header *hdr);
+
+/**
+ * agent_init_frames - what @n frames from @first on hold at the start: all free, in one list a CPU
+ * @frames: filled
+ *
+ * Return: nothing; agent_cpu.free_frames of CPU c starts as agent_first_frame(@hdr, c).
+ */
+void agent_init_frames(const struct agent_header *hdr, agent_u32 first, agent_u32 n,
+		       struct agent_frame *frames);
+agent_u64 agent_first_frame(const struct agent_header *hdr, agent_u32 cpu);
+
+/** agent_duration - TSC ticks of the duration in a GRAPH_RETURN record */
+agent_u64 agent_duration(agent_u32 coded);
+
 /**
  * agent_link - fill in the fixups of a copy of the agent's text
  * @blob:   what agent_blob_get() gave
  * @hdr:    after agent_layout(), with the guest virtual addresses text and data
  * @values: by AGENT_FIX_*; only the kinds marked V are looked at
- * @text:   blob->text_bytes bytes, a fresh copy of blob->text; changed
+ * @text:   agent_text_bytes() bytes that begin with a fresh copy of blob->text; changed. The
+ *          trampolines and the rest of the last page are written here.
  *
  * Context: any thread; @text is not in the guest yet.
  * Return: 0; -ERANGE data or the return thunk is out of rel32's reach of text, or a displacement

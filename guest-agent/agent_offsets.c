@@ -11,13 +11,31 @@ SAME(AGENT_HEADER_MODE, agent_header, mode);
 SAME(AGENT_HEADER_N_PIDS, agent_header, n_pids);
 SAME(AGENT_HEADER_PIDS, agent_header, pids);
 SAME(AGENT_HEADER_LOST_NOCPU, agent_header, lost_nocpu);
+SAME(AGENT_HEADER_RECLAIM_HEAD, agent_header, reclaim_head);
+SAME(AGENT_HEADER_RECLAIM_TAIL, agent_header, reclaim_tail);
 
 SAME(AGENT_CPU_HEAD, agent_cpu, head);
 SAME(AGENT_CPU_LOST, agent_cpu, lost);
 SAME(AGENT_CPU_LAST_COMM, agent_cpu, last_comm);
 SAME(AGENT_CPU_LAST_PID, agent_cpu, last_pid);
+SAME(AGENT_CPU_FREE_FRAMES, agent_cpu, free_frames);
+SAME(AGENT_CPU_LOST_FRAMES, agent_cpu, lost_frames);
+SAME(AGENT_CPU_LOST_RETURNS, agent_cpu, lost_returns);
+SAME(AGENT_CPU_FRAME_ERRORS, agent_cpu, frame_errors);
+SAME(AGENT_CPU_ORPHANS, agent_cpu, orphans);
 SAME(AGENT_CPU_TAIL, agent_cpu, tail);
 _Static_assert(1 << AGENT_CPU_SHIFT == AGENT_CPU_BYTES, "AGENT_CPU_SHIFT");
+
+SAME(AGENT_FRAME_SLOT, agent_frame, slot);
+SAME(AGENT_FRAME_RET, agent_frame, ret);
+SAME(AGENT_FRAME_OWNER, agent_frame, owner);
+SAME(AGENT_FRAME_START_TIME, agent_frame, start_time);
+SAME(AGENT_FRAME_TSC, agent_frame, tsc);
+SAME(AGENT_FRAME_IP, agent_frame, ip);
+SAME(AGENT_FRAME_PARENT, agent_frame, parent);
+SAME(AGENT_FRAME_NEXT, agent_frame, next);
+SAME(AGENT_FRAME_PID, agent_frame, pid);
+_Static_assert(1 << AGENT_FRAME_SHIFT == AGENT_FRAME_BYTES, "AGENT_FRAME_SHIFT");
 
 /* ftrace_64.S writes struct agent_blob member by member. */
 _Static_assert(sizeof(struct agent_fixup) == 16, "agent_fixup");
@@ -30,4 +48,6 @@ SAME(32, agent_blob, ftrace_call);
 SAME(36, agent_blob, ftrace_graph_call);
 SAME(40, agent_blob, ftrace_stub);
 SAME(44, agent_blob, function_trace_call);
-_Static_assert(sizeof(struct agent_blob) == 48, "agent_blob");
+SAME(48, agent_blob, ftrace_graph_caller);
+SAME(52, agent_blob, return_to_handler);
+_Static_assert(sizeof(struct agent_blob) == 64, "agent_blob");

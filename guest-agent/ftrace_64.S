@@ -37,8 +37,6 @@
 #define NMI_MASK 0x00f00000
 #define X86_EFLAGS_IF 0x200
 
-#define AGENT_TEXT_BYTES 2048 /* what is copied; int3 after the code */
-
 	.section .rodata.agent_fixups, "a", @progbits
 	.p2align 2
 agent_fixups:
@@ -441,6 +439,9 @@ agent_blob:
 	.long	ftrace_graph_call - agent_text
 	.long	ftrace_stub - agent_text
 	.long	function_trace_call - agent_text
+	.long	ftrace_stub - agent_text
+	.long	ftrace_stub - agent_text
+	.long	0
 	.size agent_blob, . - agent_blob
 
 	.section .note.GNU-stack, "", @progbits

@@ -28,14 +28,32 @@ static int check_sizes(const struct agent_header *hdr)
 		return -EINVAL;
 	if (hdr->ring_slots < AGENT_MIN_SLOTS || hdr->ring_slots > AGENT_MAX_SLOTS)
 		return -EINVAL;
-	return hdr->ring_slots & (hdr->ring_slots - 1) ? -EINVAL : 0;
+	if (hdr->nr_frames < AGENT_MIN_FRAMES || hdr->nr_frames > AGENT_MAX_FRAMES)
+		return -EINVAL;
+	if ((hdr->ring_slots & (hdr->ring_slots - 1)) || (hdr->nr_frames & (hdr->nr_frames - 1)))
+		return -EINVAL;
+	return 0;
+}
+
+static agent_u64 page_up(agent_u64 v)
+{
+	return (v + PAGE - 1) & ~(PAGE - 1);
 }
 
 static agent_u32 ring_off(const struct agent_header *hdr)
 {
-	agent_u32 end = AGENT_CPU_OFF + hdr->nr_cpus * AGENT_CPU_BYTES;
+	return (agent_u32)page_up(AGENT_CPU_OFF + hdr->nr_cpus * AGENT_CPU_BYTES);
+}
 
-	return (end + (agent_u32)PAGE - 1) & ~((agent_u32)PAGE - 1);
+static agent_u64 frames_off(const struct agent_header *hdr)
+{
+	return page_up(ring_off(hdr) +
+		       (agent_u64)hdr->nr_cpus * hdr->ring_slots * AGENT_RECORD_BYTES);
+}
+
+static agent_u64 reclaim_off(const struct agent_header *hdr)
+{
+	return frames_off(hdr) + (agent_u64)hdr->nr_frames * AGENT_FRAME_BYTES;
 }
 
 int agent_layout(struct agent_header *hdr)
@@ -45,14 +63,70 @@ int agent_layout(struct agent_header *hdr)
 	hdr->magic = AGENT_MAGIC;
 	hdr->abi_version = AGENT_ABI_VERSION;
 	hdr->ring_off = ring_off(hdr);
+	hdr->frames_off = frames_off(hdr);
+	hdr->reclaim_off = reclaim_off(hdr);
 	return 0;
 }
 
 agent_u64 agent_data_bytes(const struct agent_header *hdr)
 {
-	agent_u64 rings = (agent_u64)hdr->nr_cpus * hdr->ring_slots * AGENT_RECORD_BYTES;
+	return page_up(hdr->reclaim_off + (agent_u64)hdr->nr_frames * sizeof(agent_u32));
+}
 
-	return (hdr->ring_off + rings + PAGE - 1) & ~(PAGE - 1);
+agent_u64 agent_text_bytes(const struct agent_header *hdr)
+{
+	return page_up(AGENT_TEXT_BYTES + (agent_u64)hdr->nr_frames * AGENT_TRAMP_BYTES);
+}
+
+/* CPU c's frames are those from here to where the next CPU's begin. */
+static agent_u64 frames_before(const struct agent_header *hdr, agent_u32 cpu)
+{
+	return (agent_u64)hdr->nr_frames * cpu / hdr->nr_cpus;
+}
+
+agent_u64 agent_first_frame(const struct agent_header *hdr, agent_u32 cpu)
+{
+	agent_u64 first = frames_before(hdr, cpu);
+
+	return first < frames_before(hdr, cpu + 1) ? first + 1 : 0;
+}
+
+void agent_init_frames(const struct agent_header *hdr, agent_u32 first, agent_u32 n,
+		       struct agent_frame *frames)
+{
+	memset(frames, 0, n * sizeof(*frames));
+	for (agent_u32 i = 0; i < n; i++) {
+		agent_u64 next = (agent_u64)first + i + 1;
+		/* the CPU whose list would go on with it; it starts a list when it is its first */
+		agent_u32 cpu = (agent_u32)(next * hdr->nr_cpus / hdr->nr_frames);
+
+		while (cpu < hdr->nr_cpus && frames_before(hdr, cpu) < next)
+			cpu++;
+		if (next < hdr->nr_frames && frames_before(hdr, cpu) != next)
+			frames[i].next = (agent_u32)next + 1;
+	}
+}
+
+agent_u64 agent_duration(agent_u32 coded)
+{
+	agent_u64 mantissa = coded & ((1u << AGENT_DURATION_BITS) - 1);
+
+	return mantissa << (coded >> AGENT_DURATION_BITS);
+}
+
+static void put_trampolines(const struct agent_blob *blob, const struct agent_header *hdr,
+			    agent_u8 *text)
+{
+	agent_u64 end = agent_text_bytes(hdr);
+
+	memset(text + AGENT_TEXT_BYTES, 0xcc, end - AGENT_TEXT_BYTES);
+	for (agent_u32 i = 0; i < hdr->nr_frames; i++) {
+		agent_u32 off = AGENT_TEXT_BYTES + i * AGENT_TRAMP_BYTES;
+		int rel = (int)blob->return_to_handler - (int)(off + 5);
+
+		text[off] = 0xe8; /* call return_to_handler */
+		memcpy(text + off + 1, &rel, sizeof(rel));
+	}
 }
 
 static int put_s32(agent_u8 *field, agent_s64 value)
@@ -118,7 +192,17 @@ static int link_one(const struct agent_fixup *f, const struct agent_header *hdr,
 	case AGENT_FIX_TASK_PID:
 	case AGENT_FIX_TASK_TGID:
 	case AGENT_FIX_TASK_COMM:
+	case AGENT_FIX_TASK_START:
 		return put_task(f, values[f->kind], field);
+	case AGENT_FIX_FRAMES:
+		return put_s32(field,
+			       (agent_s64)(hdr->data + hdr->frames_off + f->addend - next_va));
+	case AGENT_FIX_RECLAIM:
+		return put_s32(field, (agent_s64)(hdr->data + hdr->reclaim_off - next_va));
+	case AGENT_FIX_FRAME_MASK:
+		return put_s32(field, (agent_s64)hdr->nr_frames - 1);
+	case AGENT_FIX_TRAMP_BYTES:
+		return put_s32(field, (agent_s64)hdr->nr_frames * AGENT_TRAMP_BYTES);
 	case AGENT_FIX_TASK_MIGRATE:
 		/* Looked at as one byte; where there is none, comm's last, always 0. */
 		if (values[f->kind] < 0)
@@ -148,7 +232,8 @@ int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
 	int r;
 
 	if (hdr->magic != AGENT_MAGIC || hdr->abi_version != AGENT_ABI_VERSION ||
-	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr))
+	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr) ||
+	    hdr->frames_off != frames_off(hdr) || hdr->reclaim_off != reclaim_off(hdr))
 		return -EINVAL;
 	for (i = 0; i < blob->n_fixups; i++) {
 		const struct agent_fixup *f = &blob->fixups[i];
@@ -159,5 +244,6 @@ int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
 		if (r)
 			return r;
 	}
+	put_trampolines(blob, hdr, text);
 	return 0;
 }

@@ -19,11 +19,12 @@
 
 #define MAX_RINGS_BYTES (128ull << 20)
 #define QUIET_NS        (10 * NSEC_PER_SEC)
-
-static u64 page_align(u64 v)
-{
-	return (v + PAGE_SIZE - 1) & PAGE_MASK;
-}
+/* A frame for each 32 KiB of RAM: ten for each of the tasks that so much RAM commonly has. */
+#define RAM_PER_FRAME  (32u << 10)
+#define MAX_FRAMES     131072u
+#define MIN_FRAMES     4096u
+#define FRAMES_AT_ONCE 256u
+#define PIECES_AT_ONCE 256u /* of text in one stop window */
 
 /* Sizes: as asked, halved until the rings take at most 1/16 of the guest's RAM. */
 static int layout(struct guest *g, struct err *err)
@@ -42,12 +43,15 @@ static int layout(struct guest *g, struct err *err)
 	while (slots > AGENT_MIN_SLOTS && slots * AGENT_RECORD_BYTES * h->nr_cpus > limit)
 		slots /= 2;
 	h->ring_slots = (u32)slots;
+	h->nr_frames = MIN_FRAMES;
+	while (h->nr_frames < MAX_FRAMES && (u64)h->nr_frames * 2 * RAM_PER_FRAME <= ram)
+		h->nr_frames *= 2;
 	if (agent_layout(h))
 		return err_set(err, -EINVAL, ERR_GUEST_UNSUPPORTED, 0,
 			       "no room for %u rings of %llu records", h->nr_cpus,
 			       (unsigned long long)slots);
 	g->agent.data_bytes = agent_data_bytes(h);
-	g->agent.text_bytes = page_align(agent_blob_get()->text_bytes);
+	g->agent.text_bytes = agent_text_bytes(h);
 	return 0;
 }
 
@@ -148,6 +152,7 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 		{ AGENT_FIX_TASK_PID, "pid" },
 		{ AGENT_FIX_TASK_TGID, "tgid" },
 		{ AGENT_FIX_TASK_COMM, "comm" },
+		{ AGENT_FIX_TASK_START, "start_time" },
 	};
 	s32 disp;
 	u32 off;
@@ -171,6 +176,19 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 	return 0;
 }
 
+/* As text even though nothing runs there: under TCG the page may have held code before. */
+static int write_pieces(struct guest *g, const struct vm_text *pieces, size_t n, struct err *err)
+{
+	int rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+
+	if (rc)
+		return rc;
+	rc = vm_write_text(g->vm, pieces, n, err);
+	if (vm_resume(g->vm, rc ? NULL : err))
+		return rc ? rc : -EIO;
+	return rc;
+}
+
 static int write_text(struct guest *g, struct err *err)
 {
 	const struct agent_blob *blob = agent_blob_get();
@@ -185,7 +203,6 @@ static int write_text(struct guest *g, struct err *err)
 	rc = fixups(g, values, err);
 	if (rc)
 		return rc;
-	memset(text, 0xcc, (size_t)g->agent.text_bytes);
 	memcpy(text, blob->text, blob->text_bytes);
 	if (agent_link(blob, &g->agent.header, values, text))
 		return err_set(err, -ERANGE, ERR_GUEST_UNSUPPORTED, g->agent.text,
@@ -198,14 +215,32 @@ static int write_text(struct guest *g, struct err *err)
 		memcpy(pieces[i].bytes, text + i * sizeof(pieces[i].bytes),
 		       sizeof(pieces[i].bytes));
 	}
-	/* as text even though nothing runs there: under TCG the page may have held code before */
-	rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
-	if (rc)
-		return rc;
-	rc = vm_write_text(g->vm, pieces, n, err);
-	if (vm_resume(g->vm, rc ? NULL : err))
-		return rc ? rc : -EIO;
+	for (size_t i = 0; !rc && i < n; i += PIECES_AT_ONCE)
+		rc = write_pieces(g, pieces + i, MIN(n - i, (size_t)PIECES_AT_ONCE), err);
 	g->agent.tracer = blob->ftrace_stub;
+	return rc;
+}
+
+static int write_frames(struct guest_agent *a)
+{
+	struct agent_frame frames[FRAMES_AT_ONCE];
+	int rc = 0;
+
+	for (u32 first = 0; !rc && first < a->header.nr_frames; first += FRAMES_AT_ONCE) {
+		u32 n = MIN(FRAMES_AT_ONCE, a->header.nr_frames - first);
+
+		agent_init_frames(&a->header, first, n, frames);
+		rc = vm_view_write(a->view, a->header.frames_off + (u64)first * AGENT_FRAME_BYTES,
+				   frames, n * sizeof(*frames));
+	}
+	for (u32 cpu = 0; !rc && cpu < a->header.nr_cpus; cpu++) {
+		u64 list = agent_first_frame(&a->header, cpu);
+
+		rc = vm_view_write(a->view,
+				   AGENT_CPU_OFF + (u64)cpu * AGENT_CPU_BYTES +
+					   offsetof(struct agent_cpu, free_frames),
+				   &list, sizeof(list));
+	}
 	return rc;
 }
 
@@ -226,6 +261,8 @@ static int write_data(struct guest *g, struct err *err)
 		h->session = monotonic_ns();
 	if (!rc)
 		rc = vm_view_write(a->view, 0, h, sizeof(*h));
+	if (!rc)
+		rc = write_frames(a);
 	if (rc)
 		return err_set(err, rc, ERR_VMM_GONE, a->data, "cannot write the agent's memory");
 	return 0;

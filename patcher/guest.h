@@ -44,6 +44,8 @@ struct guest_info {
 struct guest_restore {
 	u64 sites_restored; /* armed sites put back by the last disarm or detach */
 	u64 sites_changed; /* not put back since the guest itself changed them meanwhile */
+	u64 returns_restored; /* hijacked return addresses put back on the guest's stacks */
+	u64 returns_left; /* not yet: passive, the agent's memory stays for them */
 	bool memory_freed; /* the agent's memory was given back to the guest */
 	bool verified; /* every recorded site, the gate and the mailbox read back as before */
 };

@@ -11,6 +11,7 @@
 
 struct tracing_opts {
 	bool overwrite;
+	bool graph; /* function_graph: returns are followed too */
 	const u32 *pids; /* at most AGENT_MAX_PIDS */
 	size_t n_pids;
 };
@@ -18,6 +19,23 @@ struct tracing_opts {
 struct tracing_counts {
 	size_t n_armed;
 	size_t n_skipped; /* in use by the guest by now, or gone with their module */
+};
+
+/* A call whose return will never be seen. */
+struct tracing_unreturned {
+	u64 ip; /* call site */
+	u64 parent;
+	u64 tsc; /* at entry, guest TSC */
+	u32 pid;
+};
+
+/* Counters of function_graph since the agent was loaded; they only grow, but for in_use. */
+struct tracing_graph {
+	u32 frames; /* hijacked return addresses that there can be at once */
+	u32 in_use; /* now: calls that have not returned yet */
+	u64 lost_frames; /* calls not followed since every frame was in use: FUNCTION records */
+	u64 lost_returns; /* returns that the ring had no room for; also in its losses */
+	u64 frame_errors; /* returns from another stack address than the entry's */
 };
 
 /** tracing_claim - one trace at a time a guest; -EBUSY (trace.limit); what
@@ -36,7 +54,12 @@ must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts,
 must_check int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
 			   struct err *err);
 
-/** tracing_disarm - switch the agent off, then put every site back */
+/**
+ * tracing_disarm - switch the agent off, put every site back, then every hijacked return address
+ *
+ * What cannot be put back yet (a return address that the guest's own kretprobe or function_graph
+ * keeps elsewhere) stays in use, passive, and holds up guest_detach(); ret->returns_left counts it.
+ */
 must_check int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err);
 
 /**
@@ -52,6 +75,22 @@ void tracing_rings(struct guest *g, struct agent_header *header_ret,
 /** tracing_lost_nocpu - records of CPUs that appeared after the agent was loaded; false: cannot read.
  * No lock needed. */
 bool tracing_lost_nocpu(struct guest *g, u64 *ret);
+
+/**
+ * tracing_collect - give frames back whose functions will never return
+ * @fn: called for each; may be NULL
+ *
+ * A frame is dead when the task that entered the function is (TASK_DEAD and off its CPU, or its
+ * task_struct has begun another life), or when its stack cell holds a newer frame's trampoline that
+ * does not lead to it. Decided by reads alone, each looked at again afterwards. Context: guest lock
+ * held, vCPUs run; every 100 ms or so while function_graph is on. Return: 0; -ESRCH (vmm.gone).
+ */
+must_check int tracing_collect(struct guest *g,
+			       void (*fn)(void *arg, const struct tracing_unreturned *u), void *arg,
+			       struct err *err);
+
+/** tracing_graph_stats - no lock needed; false: cannot read */
+bool tracing_graph_stats(struct guest *g, struct tracing_graph *ret);
 
 /** tracing_off - switch the agent off; sites stay armed. For a trace that failed. */
 void tracing_off(struct guest *g);

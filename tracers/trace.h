@@ -15,7 +15,10 @@ struct trace;
 #define TRACE_COMM_LEN 16
 
 enum trace_type {
-	TRACE_FUNCTION = 1
+	TRACE_FUNCTION = 1, /* under function_graph: a call that could not be followed */
+	TRACE_GRAPH_ENTRY,
+	TRACE_GRAPH_RETURN,
+	TRACE_GRAPH_NEVER, /* an entry's function will never return: its task ended inside */
 };
 
 /* A decoded record. Times are the guest's trace clock, ns since its boot. */
@@ -23,11 +26,13 @@ struct trace_record {
 	u64 seq; /* 1, 2, 3 ... over the whole trace, all vCPUs */
 	u64 ts_ns;
 	u64 ip; /* the function's call site */
-	u64 parent; /* return address into the caller */
+	u64 parent; /* return address into the caller; 0 in TRACE_GRAPH_RETURN */
+	u64 duration_ns; /* TRACE_GRAPH_RETURN */
 	u32 pid;
 	u32 tgid; /* 0 when not known */
 	u16 cpu;
 	u16 ctx; /* AGENT_CTX_* */
+	u16 depth; /* graph: 0 for the outermost traced call of its task */
 	u8 type; /* enum trace_type */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
@@ -39,7 +44,7 @@ enum trace_state {
 };
 
 struct trace_opts {
-	const char *tracer; /* "function" */
+	const char *tracer; /* "function", "function_graph" */
 	const char *const *filter; /* globs; ":mod:NAME" for a module's; none means everything */
 	size_t n_filter;
 	const char *const *notrace;
@@ -60,6 +65,13 @@ struct trace_info {
 	u64 n_lost; /* all kinds together */
 	u64 lost_ring; /* ring full in the guest, or overwritten there before they were read */
 	u64 lost_torn; /* records whose check failed */
+	u64 n_entries, n_returns,
+		n_never; /* function_graph: entries = returns + never + lost_returns +
+					      those still inside (n_inside) */
+	u64 n_inside; /* calls that have not returned yet, or had not when it was stopped */
+	u64 lost_returns; /* in lost_ring */
+	u64 lost_frames; /* calls not followed; their records are TRACE_FUNCTION */
+	u64 frame_errors; /* returns from another stack address than the entry's */
 	u64 started_ns, stopped_ns; /* host CLOCK_REALTIME; stopped_ns 0 while running */
 	struct guest_restore restore; /* once stopped */
 	struct err error; /* TRACE_FAILED: why */

@@ -18,7 +18,7 @@
 
 #define SITE_BYTES  16
 #define SITES_BYTES 8192
-#define TEXT_BYTES  4096
+#define FRAMES      256
 #define THUNK       (SITES_BYTES - 16)
 
 /* agent_tramp(site, in, out): registers in and out by enum R_*. */
@@ -102,6 +102,7 @@ static void link_text(struct rig *r)
 	v[AGENT_FIX_TASK_PID] = offsetof(struct fake_task, pid);
 	v[AGENT_FIX_TASK_TGID] = offsetof(struct fake_task, tgid);
 	v[AGENT_FIX_TASK_COMM] = offsetof(struct fake_task, comm);
+	v[AGENT_FIX_TASK_START] = offsetof(struct fake_task, start_time);
 	v[AGENT_FIX_TASK_MIGRATE] = offsetof(struct fake_task, migration_disabled);
 	if (r->opts.no_migrate)
 		v[AGENT_FIX_TASK_MIGRATE] = -1;
@@ -109,7 +110,6 @@ static void link_text(struct rig *r)
 	if (r->opts.thunk)
 		v[AGENT_FIX_RETURN] = (s64)(uintptr_t)(r->sites + THUNK);
 
-	assert_true(b->text_bytes <= TEXT_BYTES);
 	memcpy(r->text, b->text, b->text_bytes);
 	assert_int_equal(agent_link(b, r->hdr, v, r->text), 0);
 	/* What ftrace_update_ftrace_func() does: the call inside ftrace_caller gets its tracer. */
@@ -117,35 +117,44 @@ static void link_text(struct rig *r)
 	memcpy(r->text + b->ftrace_call + 1, &rel, 4);
 	for (u32 i = 0; i < RIG_SITES; i++)
 		make_site(r, i, (u64)(uintptr_t)r->text + b->ftrace_caller);
-	assert_int_equal(mprotect(r->text, TEXT_BYTES + SITES_BYTES, PROT_READ | PROT_EXEC), 0);
+	assert_int_equal(mprotect(r->text, r->text_bytes + SITES_BYTES, PROT_READ | PROT_EXEC), 0);
 }
 
 void rig_open(struct rig *r, const struct rig_opts *opts)
 {
-	struct agent_header hdr = { .ring_slots = opts->slots, .mode = opts->mode, .enabled = 1 };
+	struct agent_header hdr = { .ring_slots = opts->slots,
+				    .nr_frames = opts->frames ? opts->frames : FRAMES,
+				    .mode = opts->mode,
+				    .enabled = 1 };
 
 	memset(r, 0, sizeof(*r));
 	r->opts = *opts;
 	hdr.nr_cpus = opts->nr_cpus ? opts->nr_cpus : RIG_CPUS;
 	assert_int_equal(agent_layout(&hdr), 0);
 	r->data_bytes = agent_data_bytes(&hdr);
-	r->map_bytes = TEXT_BYTES + SITES_BYTES + r->data_bytes;
+	r->text_bytes = agent_text_bytes(&hdr);
+	r->map_bytes = r->text_bytes + SITES_BYTES + r->data_bytes;
 	r->map = mmap(NULL, r->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		      0);
 	assert_true(r->map != MAP_FAILED);
 	r->text = r->map;
-	r->sites = r->map + TEXT_BYTES;
+	r->sites = r->map + r->text_bytes;
 	r->data = r->sites + SITES_BYTES;
 	r->hdr = data_at(r, 0);
 	r->cpu = data_at(r, AGENT_CPU_OFF);
 	hdr.text = (u64)(uintptr_t)r->text;
 	hdr.data = (u64)(uintptr_t)r->data;
 	*r->hdr = hdr;
+	r->frames = data_at(r, hdr.frames_off);
+	agent_init_frames(&hdr, 0, hdr.nr_frames, r->frames);
+	for (u32 i = 0; i < hdr.nr_cpus; i++)
+		r->cpu[i].free_frames = agent_first_frame(&hdr, i);
 	link_text(r);
 
 	for (u32 i = 0; i < RIG_TASKS; i++) {
 		r->task[i].pid = 100 + i;
 		r->task[i].tgid = 50 + i;
+		r->task[i].start_time = 1000 + i;
 		snprintf(r->task[i].comm, sizeof(r->task[i].comm), "task-%u-of-rig", i);
 	}
 	for (u32 i = 0; i < RIG_CPUS; i++) {

@@ -26,6 +26,7 @@ struct fake_task {
 	u8 pad2[0x6b4 - 0x4d0];
 	char comm[16];
 	u8 pad3[4];
+	u64 start_time;
 };
 
 struct fake_percpu {
@@ -38,6 +39,7 @@ struct fake_percpu {
 struct rig_opts {
 	u32 nr_cpus; /* 0: RIG_CPUS */
 	u32 slots;
+	u32 frames; /* 0: 256 */
 	u32 mode;
 	s64 gs_bias; /* %gs points this far beyond the area: negative displacements */
 	bool no_migrate; /* the kernel has no migration_disabled */
@@ -47,10 +49,11 @@ struct rig_opts {
 struct rig {
 	struct rig_opts opts;
 	u8 *map;
-	size_t map_bytes, data_bytes;
+	size_t map_bytes, data_bytes, text_bytes;
 	u8 *text, *sites, *data;
 	struct agent_header *hdr;
 	struct agent_cpu *cpu;
+	struct agent_frame *frames;
 	struct fake_percpu percpu[RIG_CPUS];
 	struct fake_task task[RIG_TASKS];
 };

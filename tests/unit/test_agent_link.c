@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define TEXT_MAX 4096
+#define TEXT_MAX 40960
 #define TEXT_VA  0xffffffffc0100000ull
 #define DATA_VA  0xffffffffc0300000ull
 
@@ -19,9 +19,11 @@ static agent_u8 text[TEXT_MAX];
 
 static struct agent_header header(void)
 {
-	struct agent_header h = {
-		.nr_cpus = 2, .ring_slots = 131072, .text = TEXT_VA, .data = DATA_VA
-	};
+	struct agent_header h = { .nr_cpus = 2,
+				  .ring_slots = 131072,
+				  .nr_frames = 4096,
+				  .text = TEXT_VA,
+				  .data = DATA_VA };
 
 	assert_int_equal(agent_layout(&h), 0);
 	return h;
@@ -40,6 +42,7 @@ static const agent_s64 *values(void)
 	v[AGENT_FIX_TASK_TGID] = 0x9d4;
 	v[AGENT_FIX_TASK_COMM] = 0xbc0;
 	v[AGENT_FIX_TASK_MIGRATE] = 0x3fc;
+	v[AGENT_FIX_TASK_START] = 0xa40;
 	return v;
 }
 
@@ -47,7 +50,7 @@ static int link_with(const struct agent_header *h, const agent_s64 *v)
 {
 	const struct agent_blob *b = agent_blob_get();
 
-	assert_true(b->text_bytes <= sizeof(text));
+	assert_true(agent_text_bytes(h) <= sizeof(text));
 	memcpy(text, b->text, b->text_bytes);
 	return agent_link(b, h, v, text);
 }
@@ -228,7 +231,9 @@ static void layout_has_bounds(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct agent_header h = { .nr_cpus = cases[i].cpus, .ring_slots = cases[i].slots };
+		struct agent_header h = { .nr_cpus = cases[i].cpus,
+					  .ring_slots = cases[i].slots,
+					  .nr_frames = 64 };
 		agent_u64 rings = (agent_u64)h.nr_cpus * h.ring_slots * AGENT_RECORD_BYTES;
 
 		assert_int_equal(agent_layout(&h), cases[i].r);
