@@ -64,6 +64,7 @@
 #define AGENT_RESERVE_TRIES 8 /* collisions that one reservation survives */
 #define AGENT_FRAME_BYTES   64
 #define AGENT_TRAMP_BYTES   8
+#define AGENT_ORPHAN        1 /* slot of a frame that is free but in no list: for the host to reclaim */
 #define AGENT_MIN_FRAMES    64
 #define AGENT_MAX_FRAMES    0x100000
 #define AGENT_COMM_PERIOD   4096 /* records after which a CPU's task is named again */
@@ -214,9 +215,6 @@ struct agent_cpu {
 	agent_u64 tail; /* discard mode: every record below was taken */
 	agent_u64 pad1[15];
 };
-
-/* slot of a frame that is free but in no list: the host puts it into the reclaim ring */
-#define AGENT_ORPHAN 1
 
 _Static_assert(sizeof(struct agent_cpu) == AGENT_CPU_BYTES, "agent_cpu");
 _Static_assert(sizeof(struct agent_frame) == AGENT_FRAME_BYTES, "agent_frame");

@@ -25,17 +25,7 @@
 #include "guest-agent/agent_abi.h"
 #include "guest-agent/agent_offsets.h"
 #include "guest-agent/linkage.h"
-
-/* Linux v6.1 arch/x86/include/asm/preempt.h: bit 31 of __preempt_count is need_resched, inverted */
-#define PREEMPT_COUNT_IDLE 0x80000000
-#define PREEMPT_NEED_RESCHED_BIT 31
-/* Linux v6.1 include/linux/preempt.h */
-#define PREEMPT_MASK 0x000000ff
-#define SOFTIRQ_OFFSET 0x00000100
-#define SOFTIRQ_DISABLE_MASK 0x0000fe00
-#define HARDIRQ_MASK 0x000f0000
-#define NMI_MASK 0x00f00000
-#define X86_EFLAGS_IF 0x200
+#include "guest-agent/record_64.h"
 
 	.section .rodata.agent_fixups, "a", @progbits
 	.p2align 2
@@ -77,29 +67,6 @@ SYM_FUNC_END(ftrace_stub)
 #define FRAME_PARENT 48
 
 /*
- * TRY_RESERVE - discard mode: one attempt to move head from %rax to %rax + \n
- *
- * In:   %rcx  struct agent_cpu   %rax  head as seen last
- * Out:  ZF set: %rax is the first index reserved; ZF clear: somebody else was faster, %rax is the
- *       new head; at \full when fewer than \n slots are free
- * Clobbers: %rdx
- *
- * A cmpxchg and not an xadd: a refused reservation must leave no hole. Locked although the line is
- * this CPU's own: a task that was preempted since it read its CPU number may sit on another one.
- * Signed: the head we hold may be older than tail, when others wrote and the host read meanwhile.
- * That is not "full", the cmpxchg finds it out.
- */
-.macro TRY_RESERVE n, full
-	movq	%rax, %rdx
-	subq	AGENT_CPU_TAIL(%rcx), %rdx
-	cmpq	$AGENT_HOLE, %rdx
-	FIXUP	AGENT_FIX_RING_SLOTS, -\n
-	jg	\full
-	leaq	\n(%rax), %rdx
-	lock cmpxchgq %rdx, AGENT_CPU_HEAD(%rcx)
-.endm
-
-/*
  * function_trace_call - write one AGENT_REC_FUNCTION record
  *
  * In:       as ftrace_caller, one return address deeper
@@ -110,114 +77,32 @@ SYM_FUNC_END(ftrace_stub)
  *           0..24(%rsp)         rsi, rdx, rcx, rax of the traced function
  *
  * What can be known beforehand is worked out before the slot is reserved, the TSC above all: the
- * time in which a preempted writer holds up a reader is then some 5 ns, not 20. Word 2 goes last;
- * x86 keeps stores in order.
+ * time in which a preempted writer holds up a reader is then some 5 ns, not 20.
  */
 SYM_FUNC_START(function_trace_call)
-	cmpl	$0, AGENT_HOLE(%rip)
-	FIXUP	AGENT_FIX_DATA, AGENT_HEADER_ENABLED, 1
-	je	.Lreturn
-	movl	%gs:AGENT_HOLE, %r10d
-	FIXUP	AGENT_FIX_GS_CPU
-	cmpl	$AGENT_HOLE, %r10d
-	FIXUP	AGENT_FIX_NR_CPUS
-	jae	.Lno_cpu
+	NOT_ENABLED .Lreturn
+	THIS_CPU .Lno_cpu
 	pushq	%rax
 	pushq	%rcx
 	pushq	%rdx
 	pushq	%rsi
-	movq	%gs:AGENT_HOLE, %r11
-	FIXUP	AGENT_FIX_GS_CURRENT
-	movl	AGENT_HOLE(%r11), %esi
-	FIXUP	AGENT_FIX_TASK_PID
-	cmpl	$0, AGENT_HOLE(%rip)
-	FIXUP	AGENT_FIX_DATA, AGENT_HEADER_N_PIDS, 1
-	jne	.Lpid_filter
-.Lpid_wanted:
-	/*
-	 * Is this the task that was named last on this CPU? By pid, not by task_struct: that is
-	 * used again at once in a fork storm, under the same comm.
-	 */
-	movl	%r10d, %eax
-	leaq	AGENT_HOLE(%rip), %rcx
-	FIXUP	AGENT_FIX_DATA, AGENT_CPU_OFF
-	shlq	$AGENT_CPU_SHIFT, %rax
-	addq	%rax, %rcx			/* rcx: struct agent_cpu */
-	movq	AGENT_HOLE(%r11), %rax
-	FIXUP	AGENT_FIX_TASK_COMM
-	movq	AGENT_HOLE(%r11), %rdx
-	FIXUP	AGENT_FIX_TASK_COMM, 8
-	leaq	(%rax, %rdx, 2), %rdx
-	cmpq	%rdx, AGENT_CPU_LAST_COMM(%rcx)
-	jne	.Lcomm
-	cmpl	%esi, AGENT_CPU_LAST_PID(%rcx)
-	jne	.Lcomm
-.Lcomm_done:
-	/* Nothing but locks held and interrupts off is the most frequent; the rest is below. */
-	movl	%gs:AGENT_HOLE, %eax
-	FIXUP	AGENT_FIX_GS_PREEMPT
-	subl	$PREEMPT_COUNT_IDLE, %eax
-	cmpl	$AGENT_CTX_PREEMPT, %eax
-	ja	.Lcontext
-	cmpb	$0, AGENT_HOLE(%r11)
-	FIXUP	AGENT_FIX_TASK_MIGRATE, 0, 1
-	jne	.Lcontext
-	pushfq
-	popq	%rdx
-	notl	%edx
-	andl	$X86_EFLAGS_IF, %edx
-	shrl	$2, %edx			/* 0x200 -> AGENT_CTX_IRQS_OFF */
-	orl	%edx, %eax
-	shlq	$AGENT_CTX_SHIFT, %rax
-	leaq	(AGENT_REC_FUNCTION << AGENT_TYPE_SHIFT)(%rsi, %rax), %r11
-.Lcontext_done:					/* r11: low 36 bits of word 2 */
+	THIS_TASK
+	PID_FILTER .Lrestore
+	CPU_DATA ax
+	NAME_TASK
+	LOW_36	AGENT_REC_FUNCTION
 	rdtsc
 	movzwl	%dx, %esi
 	shlq	$32, %rsi
 	orq	%rax, %rsi			/* rsi: word 0 but for the lap */
-
-	cmpl	$AGENT_MODE_DISCARD, AGENT_HOLE(%rip)
-	FIXUP	AGENT_FIX_DATA, AGENT_HEADER_MODE, 1
-	jne	.Loverwrite
-	movq	AGENT_CPU_HEAD(%rcx), %rax
-	TRY_RESERVE 1, .Lfull
-	jne	.Lagain
-.Lreserved:					/* rax: index of the record */
-	testl	$(AGENT_COMM_PERIOD - 1), %eax
-	jz	.Lforget
-.Lforgotten:
-	leaq	AGENT_HOLE(%rip), %rcx
-	FIXUP	AGENT_FIX_RING
-	imulq	$AGENT_HOLE, %r10, %r10
-	FIXUP	AGENT_FIX_RING_BYTES
-	addq	%rcx, %r10			/* r10: this CPU's ring */
-	leaq	AGENT_HOLE(%rax), %rdx
-	FIXUP	AGENT_FIX_RING_SLOTS
-	shrq	$AGENT_HOLE8, %rdx
-	FIXUP8	AGENT_FIX_RING_SHIFT
-	shlq	$AGENT_LAP_SHIFT, %rdx
-	orq	%rdx, %rsi			/* rsi: word 0 */
-	andl	$AGENT_HOLE, %eax
-	FIXUP	AGENT_FIX_RING_MASK
-	leaq	(%rax, %rax, 2), %rax
-	leaq	(%r10, %rax, 8), %r10		/* r10: the slot */
-
+	RESERVE	.Lfull
+	SLOT
 	movl	FRAME_IP(%rsp), %edx
 	movl	FRAME_PARENT(%rsp), %eax
 	subl	$5, %edx
 	shlq	$32, %rax
-	orq	%rdx, %rax			/* rax: word 1 */
-	movq	%rsi, (%r10)
-	movq	%rax, 8(%r10)
-	rolq	$AGENT_CHECK_ROTATE, %rax
-	xorq	%r11, %rsi
-	xorq	%rsi, %rax
-	movabsq	$AGENT_CHECK_MUL, %rcx
-	imulq	%rcx, %rax
-	shrq	$AGENT_CHECK_SHIFT, %rax
-	shlq	$AGENT_CHECK_SHIFT, %rax
-	orq	%r11, %rax
-	movq	%rax, 16(%r10)
+	orq	%rdx, %rax
+	STORE
 .Lrestore:
 	popq	%rsi
 	popq	%rdx
@@ -225,58 +110,47 @@ SYM_FUNC_START(function_trace_call)
 	popq	%rax
 .Lreturn:
 	RETURN
-
-.Loverwrite:
-	movl	$1, %eax
-	lock xaddq %rax, AGENT_CPU_HEAD(%rcx)
-	jmp	.Lreserved
-
-/* Name the task again with the next record. */
-.Lforget:
-	movl	$-1, AGENT_CPU_LAST_PID(%rcx)
-	jmp	.Lforgotten
-
-/* Somebody reserved between our look at head and the cmpxchg: an interrupt, or a migrated task. */
-.Lagain:
-	.rept	AGENT_RESERVE_TRIES - 1
-	TRY_RESERVE 1, .Lfull
-	je	.Lreserved
-	.endr
 .Lfull:
 	lock incq AGENT_CPU_LOST(%rcx)
 	jmp	.Lrestore
-
-/* A CPU that appeared after the agent was loaded. */
 .Lno_cpu:
 	lock incq AGENT_HOLE(%rip)
 	FIXUP	AGENT_FIX_DATA, AGENT_HEADER_LOST_NOCPU
 	RETURN
+SYM_FUNC_END(function_trace_call)
 
-/* esi: pid. The host may change list and length at any time: at most AGENT_MAX_PIDS rounds. */
-.Lpid_filter:
-	movl	AGENT_HOLE(%rip), %eax
-	FIXUP	AGENT_FIX_DATA, AGENT_HEADER_N_PIDS
-	leaq	AGENT_HOLE(%rip), %rdx
-	FIXUP	AGENT_FIX_DATA, AGENT_HEADER_PIDS
-	testl	%eax, %eax
-	jz	.Lpid_wanted
-	cmpl	$AGENT_MAX_PIDS, %eax
-	ja	.Lrestore
-.Lpid_next:
-	cmpl	%esi, -4(%rdx, %rax, 4)
-	je	.Lpid_wanted
-	subl	$1, %eax
-	jnz	.Lpid_next
-	jmp	.Lrestore
+#include "guest-agent/graph_64.S"
+
+	.subsection 1
+/*
+ * reserve_again - somebody reserved between our look and the cmpxchg: an interrupt, a migrated task
+ *
+ * In:       %rcx agent_cpu, %rax head as seen last
+ * Out:      %rax the index reserved, or -1: full, or too much traffic. Clobbers: rdx
+ */
+SYM_FUNC_START(reserve_again)
+	.rept	AGENT_RESERVE_TRIES - 1
+	TRY_RESERVE 1, .Lno_room
+	je	.Lreserved_after_all
+	.endr
+.Lno_room:
+	movq	$-1, %rax
+.Lreserved_after_all:
+	RETURN
+SYM_FUNC_END(reserve_again)
 
 /*
- * An interrupt, a softirq, a reschedule pending, migration disabled ...: work the context out.
- * In: r11 task, esi pid. Out: r11. Clobbers: rax, rdx. As Linux v6.1 kernel/trace/trace.c
- * tracing_gen_ctx_irq_test(). Adding a mask to a masked value carries out of its top bit exactly
- * when the value is not 0: no branches, of which interrupts would have the predictor miss most.
+ * gen_context - what LOW_36 leaves: an interrupt, a softirq, a reschedule pending, migration
+ * disabled ...
+ *
+ * In:       %r11 task, %esi pid and type
+ * Out:      %r11 low 36 bits of word 2. Clobbers: rax, rdx
+ *
+ * As Linux v6.1 kernel/trace/trace.c tracing_gen_ctx_irq_test(). Adding a mask to a masked value
+ * carries out of its top bit exactly when the value is not 0: no branches, of which interrupts would
+ * have the predictor miss most.
  */
-.Lcontext:
-	orl	$(AGENT_REC_FUNCTION << AGENT_TYPE_SHIFT), %esi
+SYM_FUNC_START(gen_context)
 	cmpb	$1, AGENT_HOLE(%r11)		/* CF: migration is not disabled */
 	FIXUP	AGENT_FIX_TASK_MIGRATE, 0, 1
 	sbbl	%edx, %edx
@@ -324,7 +198,9 @@ SYM_FUNC_START(function_trace_call)
 	orl	%edx, %r11d
 	shlq	$AGENT_CTX_SHIFT, %r11
 	orq	%rsi, %r11
-	jmp	.Lcontext_done
+	RETURN
+SYM_FUNC_END(gen_context)
+
 
 /*
  * COMM_RECORD - write one half of a COMM pair
@@ -358,8 +234,9 @@ SYM_FUNC_START(function_trace_call)
 .endm
 
 /*
- * Another task than the last one: name it. In, preserved: rcx agent_cpu, r10 cpu, r11 task, esi
- * pid.
+ * name_task - another task than the last one: write its COMM pair
+ *
+ * In, preserved: rcx agent_cpu, r10 cpu, r11 task, esi pid. Clobbers: rax, rdx
  *
  * What is remembered is what was written, and only once it is: an interrupt in between names the
  * task again, which costs two slots and nothing else. A task that is preempted before it remembers
@@ -367,7 +244,7 @@ SYM_FUNC_START(function_trace_call)
  * again, or it is the late one's own, whose name the ring has had. No room: nothing is remembered,
  * the next record tries again.
  */
-.Lcomm:
+SYM_FUNC_START(name_task)
 	pushq	%rbx
 	pushq	%rbp
 	pushq	%rdi
@@ -411,12 +288,14 @@ SYM_FUNC_START(function_trace_call)
 	popq	%rdi
 	popq	%rbp
 	popq	%rbx
-	jmp	.Lcomm_done
+	RETURN
 	.p2align 3
 .Lcheck_mul:
 	.quad	AGENT_CHECK_MUL
-SYM_FUNC_END(function_trace_call)
+SYM_FUNC_END(name_task)
+	.subsection 2
 	.org	agent_text + AGENT_TEXT_BYTES, 0xcc	/* fails when the code outgrew it */
+agent_trampolines:				/* written by agent_link() */
 agent_text_end:
 
 	.section .rodata.agent_fixups, "a", @progbits
@@ -439,8 +318,8 @@ agent_blob:
 	.long	ftrace_graph_call - agent_text
 	.long	ftrace_stub - agent_text
 	.long	function_trace_call - agent_text
-	.long	ftrace_stub - agent_text
-	.long	ftrace_stub - agent_text
+	.long	ftrace_graph_caller - agent_text
+	.long	return_to_handler - agent_text
 	.long	0
 	.size agent_blob, . - agent_blob
 

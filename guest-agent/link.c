@@ -196,7 +196,7 @@ static int link_one(const struct agent_fixup *f, const struct agent_header *hdr,
 		return put_task(f, values[f->kind], field);
 	case AGENT_FIX_FRAMES:
 		return put_s32(field,
-			       (agent_s64)(hdr->data + hdr->frames_off + f->addend - next_va));
+			       (agent_s64)(hdr->data + hdr->frames_off - next_va) + (int)f->addend);
 	case AGENT_FIX_RECLAIM:
 		return put_s32(field, (agent_s64)(hdr->data + hdr->reclaim_off - next_va));
 	case AGENT_FIX_FRAME_MASK:

@@ -180,6 +180,24 @@ static void bench_mode(const char *name, u32 mode)
 	rig_close(&rig);
 }
 
+/* Entry and return of one traced function, both records. */
+static void bench_graph(void)
+{
+	struct rig_opts o = { .nr_cpus = 1,
+			      .slots = RING_SLOTS,
+			      .frames = 4096,
+			      .graph = true,
+			      .mode = AGENT_MODE_OVERWRITE };
+	double ns;
+
+	rig_open(&rig, &o);
+	(void)cost();
+	ns = cost();
+	printf("  \"graph\": {\"pair_ns\": %.1f, \"hardirq_ns\": %.1f, \"disabled_ns\": %.1f},\n",
+	       ns, cost_context(0x80010000), cost_disabled());
+	rig_close(&rig);
+}
+
 static u64 tsc_ns10(void)
 {
 	double best = 1e18;
@@ -208,6 +226,7 @@ int main(void)
 	       (unsigned long long)tsc / 10, (unsigned long long)tsc % 10);
 	bench_mode("discard", AGENT_MODE_DISCARD);
 	bench_mode("overwrite", AGENT_MODE_OVERWRITE);
+	bench_graph();
 	printf("  \"text_bytes\": %u\n}\n", agent_blob_get()->text_bytes);
 	return 0;
 }

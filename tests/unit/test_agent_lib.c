@@ -16,10 +16,12 @@
 
 #include <cmocka.h>
 
-#define SITE_BYTES  16
-#define SITES_BYTES 8192
-#define FRAMES      256
-#define THUNK       (SITES_BYTES - 16)
+#define SITE_BYTES   16
+#define SITES_BYTES  8192
+#define FRAMES       256
+#define THUNK        (SITES_BYTES - 16)
+#define PLAIN_RET    (SITES_BYTES - 32)
+#define BODIES_BYTES 4096
 
 /* agent_tramp(site, in, out): registers in and out by enum R_*. */
 extern void agent_tramp(const void *site, const u64 *in, u64 *out);
@@ -86,7 +88,29 @@ static void make_site(struct rig *r, u32 i, u64 target)
 	rel = (s32)(target - ((u64)(uintptr_t)p + 5));
 	*p = 0xe8;
 	memcpy(p + 1, &rel, 4);
-	p[5] = 0xc3;
+	p += 5;
+	rel = (s32)((u64)(uintptr_t)&r->body[i] - ((u64)(uintptr_t)p + 6));
+	p[0] = 0xff; /* jmp *body(%rip) */
+	p[1] = 0x25;
+	memcpy(p + 2, &rel, 4);
+	rig_body(r, i, NULL);
+}
+
+/* What the patcher does: the tracer chosen in ftrace_caller. */
+static void choose_tracer(struct rig *r)
+{
+	const struct agent_blob *b = agent_blob_get();
+	u8 *call = r->text + b->ftrace_call, *graph = r->text + b->ftrace_graph_call;
+	s32 rel = (s32)(b->function_trace_call - (b->ftrace_call + 5));
+	s32 graph_rel = (s32)(b->ftrace_graph_caller - (b->ftrace_graph_call + 5));
+
+	assert_int_equal(*call, 0xe8);
+	if (r->opts.graph) {
+		*graph = 0xe9;
+		memcpy(graph + 1, &graph_rel, 4);
+		return;
+	}
+	memcpy(call + 1, &rel, 4);
 }
 
 static void link_text(struct rig *r)
@@ -94,7 +118,6 @@ static void link_text(struct rig *r)
 	const struct agent_blob *b = agent_blob_get();
 	agent_s64 v[AGENT_FIX_MAX] = { 0 };
 	s64 bias = r->opts.gs_bias;
-	s32 rel = (s32)(b->function_trace_call - (b->ftrace_call + 5));
 
 	v[AGENT_FIX_GS_CURRENT] = (s64)offsetof(struct fake_percpu, current_task) - bias;
 	v[AGENT_FIX_GS_CPU] = (s64)offsetof(struct fake_percpu, cpu_number) - bias;
@@ -107,14 +130,13 @@ static void link_text(struct rig *r)
 	if (r->opts.no_migrate)
 		v[AGENT_FIX_TASK_MIGRATE] = -1;
 	r->sites[THUNK] = 0xc3;
+	r->sites[PLAIN_RET] = 0xc3;
 	if (r->opts.thunk)
 		v[AGENT_FIX_RETURN] = (s64)(uintptr_t)(r->sites + THUNK);
 
 	memcpy(r->text, b->text, b->text_bytes);
 	assert_int_equal(agent_link(b, r->hdr, v, r->text), 0);
-	/* What ftrace_update_ftrace_func() does: the call inside ftrace_caller gets its tracer. */
-	assert_int_equal(r->text[b->ftrace_call], 0xe8);
-	memcpy(r->text + b->ftrace_call + 1, &rel, 4);
+	choose_tracer(r);
 	for (u32 i = 0; i < RIG_SITES; i++)
 		make_site(r, i, (u64)(uintptr_t)r->text + b->ftrace_caller);
 	assert_int_equal(mprotect(r->text, r->text_bytes + SITES_BYTES, PROT_READ | PROT_EXEC), 0);
@@ -133,13 +155,14 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 	assert_int_equal(agent_layout(&hdr), 0);
 	r->data_bytes = agent_data_bytes(&hdr);
 	r->text_bytes = agent_text_bytes(&hdr);
-	r->map_bytes = r->text_bytes + SITES_BYTES + r->data_bytes;
+	r->map_bytes = r->text_bytes + SITES_BYTES + r->data_bytes + BODIES_BYTES;
 	r->map = mmap(NULL, r->map_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
 		      0);
 	assert_true(r->map != MAP_FAILED);
 	r->text = r->map;
 	r->sites = r->map + r->text_bytes;
 	r->data = r->sites + SITES_BYTES;
+	r->body = data_at(r, r->data_bytes);
 	r->hdr = data_at(r, 0);
 	r->cpu = data_at(r, AGENT_CPU_OFF);
 	hdr.text = (u64)(uintptr_t)r->text;
@@ -197,6 +220,44 @@ void (*rig_function(const struct rig *r, u32 site))(void)
 	return fn;
 }
 
+void rig_body(struct rig *r, u32 site, void (*fn)(void))
+{
+	r->body[site] = r->sites + PLAIN_RET;
+	if (fn)
+		memcpy(&r->body[site], &fn, sizeof(fn));
+}
+
+void rig_tail(struct rig *r, u32 site, u32 to)
+{
+	r->body[site] = site_entry(r, to);
+}
+
+u32 rig_check_frames(const struct rig *r)
+{
+	static u8 seen[AGENT_MAX_FRAMES];
+	u32 n = r->hdr->nr_frames, in_use = 0, listed = 0;
+
+	memset(seen, 0, n);
+	for (u32 cpu = 0; cpu < r->hdr->nr_cpus; cpu++) {
+		for (u32 f = (u32)r->cpu[cpu].free_frames; f; f = r->frames[f - 1].next) {
+			assert_in_range(f, 1, n);
+			assert_int_equal(seen[f - 1]++, 0);
+			assert_true(r->frames[f - 1].slot == 0);
+			listed++;
+		}
+	}
+	for (u64 i = r->hdr->reclaim_head; i < r->hdr->reclaim_tail; i++) {
+		const u32 *ring = data_at(r, r->hdr->reclaim_off);
+
+		assert_int_equal(seen[ring[i % n] - 1]++, 0);
+		listed++;
+	}
+	for (u32 f = 0; f < n; f++)
+		in_use += r->frames[f].slot != 0;
+	assert_int_equal(listed + in_use, n);
+	return in_use;
+}
+
 u64 rig_ip(const struct rig *r, u32 site)
 {
 	u32 low = (u32)(uintptr_t)site_entry(r, site) + (site & 1 ? 4 : 0);
@@ -238,7 +299,7 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 	(void)info;
 	if (rip == (u64)(uintptr_t)agent_tramp_ret)
 		regs[REG_EFL] &= ~FLAG_TF;
-	if (off >= agent_blob_get()->text_bytes)
+	if (off >= step.rig->text_bytes)
 		return;
 	if (step.flags_pushed && step.irqs_off) {
 		top = (u64 *)(uintptr_t)regs[REG_RSP]; /* NOLINT(performance-no-int-to-ptr) */
@@ -249,6 +310,16 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		step.inject(step.rig, step.arg);
 		regs[REG_EFL] &= ~FLAG_TF;
 	}
+}
+
+/* At the entry only r10 and r11 are the agent's; at the return, all that is not the caller's. */
+static bool kept(const struct rig *r, int reg)
+{
+	if (reg == R_R10 || reg == R_R11)
+		return false;
+	if (!r->opts.graph)
+		return true;
+	return reg != R_RCX && reg != R_RSI && reg != R_RDI && reg != R_R8 && reg != R_R9;
 }
 
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
@@ -270,7 +341,7 @@ unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 	agent_tramp(site_entry(r, site), in, out);
 	assert_int_equal(sigaction(SIGTRAP, &old, NULL), 0);
 	for (int i = 0; i < R_FLAGS; i++)
-		if (i != R_R10 && i != R_R11 && in[i] != out[i])
+		if (kept(r, i) && in[i] != out[i])
 			fail_msg("register %d: %#llx became %#llx, step %u", i,
 				 (unsigned long long)in[i], (unsigned long long)out[i], at);
 	assert_int_equal(out[R_RSP], 0);

@@ -42,6 +42,7 @@ struct rig_opts {
 	u32 frames; /* 0: 256 */
 	u32 mode;
 	s64 gs_bias; /* %gs points this far beyond the area: negative displacements */
+	bool graph; /* function_graph, not function */
 	bool no_migrate; /* the kernel has no migration_disabled */
 	bool thunk; /* return through a thunk */
 };
@@ -51,6 +52,7 @@ struct rig {
 	u8 *map;
 	size_t map_bytes, data_bytes, text_bytes;
 	u8 *text, *sites, *data;
+	const void **body; /* by site: where the function goes on after its call site */
 	struct agent_header *hdr;
 	struct agent_cpu *cpu;
 	struct agent_frame *frames;
@@ -100,6 +102,18 @@ void rig_call(struct rig *r, u32 site);
 /** rig_function - the traced function itself, for loops */
 void (*rig_function(const struct rig *r, u32 site))(void);
 
+/** rig_body - the traced function @site goes on at @fn; NULL: it returns at once */
+void rig_body(struct rig *r, u32 site, void (*fn)(void));
+/** rig_tail - the traced function @site ends in a jump to the traced function @to */
+void rig_tail(struct rig *r, u32 site, u32 to);
+
+/**
+ * rig_check_frames - every frame is in one list, once, or has its slot set; ends the test if not
+ *
+ * Return: how many have their slot set.
+ */
+u32 rig_check_frames(const struct rig *r);
+
 /** rig_ip - what a record of a call of @site says */
 u64 rig_ip(const struct rig *r, u32 site);
 
@@ -118,6 +132,7 @@ u64 rig_regs_parent(void);
  * rig_step - call @site one instruction at a time
  * @at:       before the agent's instruction number @at, counted from 0, @inject is called; from
  *            there on the agent runs freely
+ *            (trampolines and the way back included, under function_graph)
  * @irqs_off: what the agent pushes with pushfq has IF clear
  *
  * Return: how many instructions of the agent were stepped over: @at + 1 when @inject was called,
