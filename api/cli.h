@@ -58,6 +58,9 @@ bool cli_no_options(struct cli *c, int argc, char **argv, int *ret);
 int cli_fail(const char *fmt, ...) printf_like(1, 2);
 /** cli_usage - what is wrong, and how @verb is used; Return: CLI_USAGE */
 int cli_usage(const char *verb, const char *fmt, ...) printf_like(2, 3);
+#ifdef __clang_analyzer__ /* as err_set() */
+#define cli_usage(...) ((void)cli_usage(__VA_ARGS__), CLI_USAGE)
+#endif
 /** cli_text - print @s, which a guest may have chosen: control characters become '?' */
 void cli_text(FILE *f, const char *s);
 /** cli_closest - the one of @words that was probably meant; NULL when none is near */

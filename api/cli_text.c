@@ -37,7 +37,7 @@ int cli_fail(const char *fmt, ...)
 	return CLI_FAILED;
 }
 
-int cli_usage(const char *verb, const char *fmt, ...)
+int(cli_usage)(const char *verb, const char *fmt, ...)
 {
 	const struct cli_verb *v = verb ? cli_verb_find(verb) : NULL;
 	char line[512];

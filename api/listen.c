@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -171,22 +172,16 @@ static bool is_loopback(const struct sockaddr_storage *addr)
 static void name_tcp(int fd, char *ret, size_t size)
 {
 	struct sockaddr_storage addr = { 0 };
-	const struct sockaddr_in *in = (const struct sockaddr_in *)&addr;
-	const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)&addr;
 	socklen_t len = sizeof(addr);
-	char host[INET6_ADDRSTRLEN] = "?";
+	char host[INET6_ADDRSTRLEN], port[8];
 
-	if (getsockname(fd, (struct sockaddr *)&addr, &len)) {
+	if (getsockname(fd, (struct sockaddr *)&addr, &len) ||
+	    getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
+			NI_NUMERICHOST | NI_NUMERICSERV))
 		snprintf(ret, size, "tcp");
-		return;
-	}
-	if (addr.ss_family == AF_INET6) {
-		inet_ntop(AF_INET6, &in6->sin6_addr, host, sizeof(host));
-		snprintf(ret, size, "tcp:[%s]:%u", host, ntohs(in6->sin6_port));
-	} else {
-		inet_ntop(AF_INET, &in->sin_addr, host, sizeof(host));
-		snprintf(ret, size, "tcp:%s:%u", host, ntohs(in->sin_port));
-	}
+	else
+		snprintf(ret, size, addr.ss_family == AF_INET6 ? "tcp:[%s]:%s" : "tcp:%s:%s", host,
+			 port);
 }
 
 static int open_tcp(const char *text, struct listen_socket *ret, struct err *err)

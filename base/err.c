@@ -17,7 +17,7 @@ struct err_row {
 static const struct err_row rows[] = { ERR_CODES(ERR_ROW) };
 #undef ERR_ROW
 
-int err_set(struct err *err, int no, enum err_code code, u64 addr, const char *fmt, ...)
+int(err_set)(struct err *err, int no, enum err_code code, u64 addr, const char *fmt, ...)
 {
 	va_list ap;
 

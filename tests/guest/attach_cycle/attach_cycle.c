@@ -55,9 +55,9 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 {
 	const u32 on = 1, off = 0;
 	struct ftrace_counts counts;
-	struct guest_restore r;
+	struct guest_restore r = { 0 };
 	struct guest_info info;
-	u64 reserved, lost, start;
+	u64 reserved = 0, lost = 0, start;
 	int rc;
 
 	start = monotonic_ns();
