@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "guest-agent/agent_abi.h"
 #include "patcher/gate.h"
+#include "patcher/graph.h"
 #include "patcher/quiesce.h"
 #include "patcher/text.h"
 
@@ -373,6 +374,7 @@ static int wait_quiet(struct gate *gate, struct guest *g, struct err *err)
 
 void agent_forget(struct guest *g)
 {
+	graph_forget(g);
 	vm_view_destroy(g->agent.view);
 	memset(&g->agent, 0, sizeof(g->agent));
 }
@@ -381,6 +383,8 @@ static int unload_through(struct gate *gate, struct guest *g, struct err *err)
 {
 	int rc = wait_quiet(gate, g, err);
 
+	if (!rc)
+		rc = graph_unload(g, err);
 	if (!rc)
 		rc = give_back(gate, g, JOURNAL_AGENT_TEXT, err);
 	if (!rc)

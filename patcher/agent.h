@@ -22,7 +22,7 @@ must_check int agent_load(struct guest *g, struct err *err);
  * agent_unload - give the agent's memory back to the guest
  *
  * Precondition: no site calls it. Waits until no task is inside (synchronize_rcu_tasks of the guest,
- * then a look at every stack); memory made writable and not executable again before it is freed.
+ * then a look at every stack) and no call returns through it; memory made writable and not executable again before it is freed.
  */
 int agent_unload(struct guest *g, struct err *err);
 

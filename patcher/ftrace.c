@@ -168,6 +168,20 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	return rc;
 }
 
+/* One instruction in the agent's text. Not journalled: that goes away as a whole. */
+static int patch_agent(struct guest *g, struct text_change *c, const char *what, struct err *err)
+{
+	int rc = text_apply(g, c, 1, err);
+
+	if (rc)
+		return rc;
+	if (c->result != TEXT_DONE && c->result != TEXT_ALREADY)
+		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, c->addr,
+			       "%s [agent] at 0x%llx was changed", what,
+			       (unsigned long long)c->addr);
+	return 0;
+}
+
 int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)
 {
 	u64 site = g->agent.text + agent_blob_get()->ftrace_call;
@@ -178,14 +192,44 @@ int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)
 	    insn_make_call(site, g->agent.text + offset, c.new))
 		return err_set(err, -ERANGE, ERR_NONE, site,
 			       "ftrace_call [agent] cannot reach its tracer");
-	/* not journalled: the agent's text goes away as a whole */
-	rc = text_apply(g, &c, 1, err);
+	rc = patch_agent(g, &c, "ftrace_call", err);
+	if (!rc)
+		g->agent.tracer = offset;
+	return rc;
+}
+
+/* ftrace_mod_jmp(), Linux v6.1 arch/x86/kernel/ftrace.c */
+static int graph_call(struct guest *g, bool on, struct err *err)
+{
+	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+	const struct agent_blob *blob = agent_blob_get();
+	u64 site = g->agent.text + blob->ftrace_graph_call;
+	struct text_change c = { .addr = site, .len = MCOUNT_INSN_SIZE };
+	int rc;
+
+	if (insn_make_jump(site, g->agent.text + blob->ftrace_graph_caller, c.new))
+		return err_set(err, -ERANGE, ERR_NONE, site,
+			       "ftrace_graph_call [agent] cannot reach its tracer");
+	memcpy(c.old, nop, sizeof(nop));
+	if (!on)
+		text_swap(&c, 1);
+	/* before: when it fails half way, the jmp may be there */
+	g->agent.graph = true;
+	rc = patch_agent(g, &c, "ftrace_graph_call", err);
 	if (rc)
 		return rc;
-	if (c.result != TEXT_DONE && c.result != TEXT_ALREADY)
-		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, site,
-			       "ftrace_call [agent] at 0x%llx was changed",
-			       (unsigned long long)site);
-	g->agent.tracer = offset;
+	g->agent.graph = on;
+	fault_point("graph.switched");
 	return 0;
+}
+
+int ftrace_enable_ftrace_graph_caller(struct guest *g, struct err *err)
+{
+	g->agent.graph_used = true;
+	return graph_call(g, true, err);
+}
+
+int ftrace_disable_ftrace_graph_caller(struct guest *g, struct err *err)
+{
+	return graph_call(g, false, err);
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/ftrace.h"
+#include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/text.h"
 
@@ -264,6 +265,7 @@ int guest_check_alive(struct guest *g, struct err *err)
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
 	if (guest_same_kernel(g))
 		return 0;
+	graph_forget(g);
 	if (g->claimed) /* a drain may still be reading through the view */
 		g->agent.loaded = false;
 	else
@@ -306,8 +308,10 @@ static int replay(struct guest *g, struct err *err)
 	if (!rc)
 		rc = agent_unload(g, err);
 	if (!rc)
-		log_info("%s: put back what an earlier daemon had changed (%llu call sites)",
-			 g->target, (unsigned long long)r.sites_restored);
+		log_info(
+			"%s: put back what an earlier daemon had changed (%llu call sites, %llu return addresses)",
+			g->target, (unsigned long long)r.sites_restored,
+			(unsigned long long)g->returns_restored);
 	return rc;
 }
 
@@ -333,7 +337,7 @@ static void guest_free(struct guest *g)
 {
 	if (!g)
 		return;
-	vm_view_destroy(g->agent.view);
+	agent_forget(g);
 	journal_close(g->journal);
 	kernel_destroy(g->k);
 	vm_detach(g->vm);
@@ -438,6 +442,7 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 		rc = ftrace_make_nop(g, r, err);
 	if (!rc)
 		rc = agent_unload(g, err);
+	r->returns_restored = g->returns_restored;
 	if (rc)
 		return rc;
 	r->memory_freed = had_agent;

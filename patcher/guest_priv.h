@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 
+struct graph;
 struct text_change;
 
 #define GUEST_WINDOW_LIMIT_NS  (10 * NSEC_PER_MSEC)
@@ -24,6 +25,9 @@ struct guest_agent {
 	struct agent_header header; /* as we wrote it: the guest's copy is not believed */
 	u32 tracer; /* what ftrace_call calls now: offset in text */
 	struct vm_view *view; /* of data */
+	bool graph; /* ftrace_graph_call jumps */
+	bool graph_used; /* it may have, once: returns may lead through the agent */
+	struct graph *returns; /* see graph.h */
 };
 
 struct guest {
@@ -46,6 +50,7 @@ struct guest {
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */
 	u64 find_ns, lend_ns;
+	u64 returns_restored; /* by the last agent_unload() */
 };
 
 void guest_sleep_ns(u64 ns);

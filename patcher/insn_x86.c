@@ -25,16 +25,26 @@ bool insn_is_site_nop(const u8 *bytes)
 	return insn.length == MCOUNT_INSN_SIZE && insn.mnemonic == ZYDIS_MNEMONIC_NOP;
 }
 
-int insn_make_call(u64 ip, u64 target, u8 *bytes_ret)
+static int make_rel32(u8 opcode, u64 ip, u64 target, u8 *bytes_ret)
 {
 	s64 rel = (s64)(target - (ip + MCOUNT_INSN_SIZE));
 	s32 rel32 = (s32)rel;
 
 	if (rel != rel32)
 		return -ERANGE;
-	bytes_ret[0] = 0xe8;
+	bytes_ret[0] = opcode;
 	memcpy(bytes_ret + 1, &rel32, sizeof(rel32));
 	return 0;
+}
+
+int insn_make_call(u64 ip, u64 target, u8 *bytes_ret)
+{
+	return make_rel32(0xe8, ip, target, bytes_ret);
+}
+
+int insn_make_jump(u64 ip, u64 target, u8 *bytes_ret)
+{
+	return make_rel32(0xe9, ip, target, bytes_ret);
 }
 
 bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret)

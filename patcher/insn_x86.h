@@ -25,6 +25,9 @@ bool insn_is_site_nop(const u8 *bytes);
  */
 must_check int insn_make_call(u64 ip, u64 target, u8 *bytes_ret);
 
+/** insn_make_jump - the same for `jmp @target` (Intel SDM vol. 2A, JMP E9 cd) */
+must_check int insn_make_jump(u64 ip, u64 target, u8 *bytes_ret);
+
 /** insn_call_target - where the 5-byte call at @ip goes; false when it is not one */
 bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret);
 

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/ftrace.h"
+#include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 
 #include <errno.h>
@@ -50,6 +51,22 @@ static int begin_ring(struct guest *g, size_t cpu_off, struct err *err)
 	return rc ? rc : set_u32(g, cpu_off + offsetof(struct agent_cpu, last_pid), ~0u, err);
 }
 
+/* Never both at once: a call would be recorded twice. */
+static int choose_tracer(struct guest *g, bool graph, struct err *err)
+{
+	const struct agent_blob *blob = agent_blob_get();
+	int rc;
+
+	if (graph) {
+		rc = graph_prepare(g, err);
+		if (!rc)
+			rc = ftrace_update_ftrace_func(g, blob->ftrace_stub, err);
+		return rc ? rc : ftrace_enable_ftrace_graph_caller(g, err);
+	}
+	rc = g->agent.graph ? ftrace_disable_ftrace_graph_caller(g, err) : 0;
+	return rc ? rc : ftrace_update_ftrace_func(g, blob->function_trace_call, err);
+}
+
 int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	u32 pids[AGENT_MAX_PIDS] = { 0 };
@@ -77,7 +94,9 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 		rc = set_u32(g, HEADER(n_pids), (u32)opts->n_pids, err);
 	for (u32 cpu = 0; !rc && cpu < g->agent.header.nr_cpus; cpu++)
 		rc = begin_ring(g, AGENT_CPU_OFF + (size_t)cpu * AGENT_CPU_BYTES, err);
-	return rc ? rc : ftrace_update_ftrace_func(g, agent_blob_get()->function_trace_call, err);
+	if (!rc)
+		rc = graph_settle(g, err);
+	return rc ? rc : choose_tracer(g, opts->graph, err);
 }
 
 int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
@@ -98,13 +117,93 @@ int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_count
 	return rc;
 }
 
+/* A return address that stays hijacked is passive, and no reason to fail a stop. */
+static int put_back(struct guest *g, struct guest_restore *ret, struct err *err)
+{
+	struct err e = { 0 };
+	int rc = graph_put_back(g, ret, &e);
+
+	if (rc && e.code == ERR_VMM_GONE)
+		return err_set(err, rc, e.code, e.addr, "%s", e.msg);
+	if (rc)
+		log_warn("%s: return addresses: %s", g->target, e.msg);
+	if (ret->returns_left)
+		log_info("%s: %llu calls still return through the agent", g->target,
+			 (unsigned long long)ret->returns_left);
+	return 0;
+}
+
 int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)
 {
+	struct guest_restore r = { 0 };
 	int rc = guest_check_alive(g, err);
 
 	if (!rc)
 		rc = set_u32(g, HEADER(enabled), 0, err);
-	return rc ? rc : ftrace_make_nop(g, ret, err);
+	if (!rc)
+		rc = ftrace_make_nop(g, &r, err);
+	if (!rc && g->agent.graph)
+		rc = ftrace_disable_ftrace_graph_caller(g, err);
+	if (!rc)
+		rc = put_back(g, &r, err);
+	if (!rc && ret)
+		*ret = r;
+	return rc;
+}
+
+int tracing_set_graph(struct guest *g, bool on, struct err *err)
+{
+	struct guest_restore r;
+	int rc = guest_check_alive(g, err);
+
+	if (rc)
+		return rc;
+	if (!g->agent.loaded)
+		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "%s has no trace", g->target);
+	rc = choose_tracer(g, on, err);
+	return rc || on ? rc : put_back(g, &r, err);
+}
+
+int tracing_collect(struct guest *g, void (*fn)(void *arg, const struct tracing_unreturned *u),
+		    void *arg, struct err *err)
+{
+	return graph_collect(g, fn, arg, err);
+}
+
+static bool count_in_use(struct guest *g, u32 *ret)
+{
+	const struct agent_header *h = &g->agent.header;
+	struct agent_frame frames[256];
+
+	*ret = 0;
+	for (u32 first = 0; first < h->nr_frames; first += ARRAY_SIZE(frames)) {
+		u32 n = MIN((u32)ARRAY_SIZE(frames), h->nr_frames - first);
+
+		if (vm_view_read(g->agent.view, h->frames_off + (u64)first * AGENT_FRAME_BYTES,
+				 frames, n * sizeof(*frames)))
+			return false;
+		for (u32 i = 0; i < n; i++)
+			*ret += frames[i].slot > AGENT_ORPHAN;
+	}
+	return true;
+}
+
+bool tracing_graph_stats(struct guest *g, struct tracing_graph *ret)
+{
+	*ret = (struct tracing_graph){ .frames = g->agent.header.nr_frames };
+	if (!g->agent.view || !count_in_use(g, &ret->in_use))
+		return false;
+	for (u32 cpu = 0; cpu < g->agent.header.nr_cpus; cpu++) {
+		struct agent_cpu c;
+
+		if (vm_view_read(g->agent.view, AGENT_CPU_OFF + (u64)cpu * AGENT_CPU_BYTES, &c,
+				 sizeof(c)))
+			return false;
+		ret->lost_frames += c.lost_frames;
+		ret->lost_returns += c.lost_returns;
+		ret->frame_errors += c.frame_errors;
+	}
+	return true;
 }
 
 static int ring_read(void *arg, u64 off, void *buf, size_t len)

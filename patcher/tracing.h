@@ -50,6 +50,13 @@ void tracing_release(struct guest *g);
  */
 must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err);
 
+/**
+ * tracing_set_graph - follow returns from now on, or no more; sites stay armed, the agent on
+ *
+ * Off: as tracing_disarm() does, what was hijacked is put back as far as it can be.
+ */
+must_check int tracing_set_graph(struct guest *g, bool on, struct err *err);
+
 /** tracing_arm - arm sites, then switch the agent on. On failure nothing stays armed. */
 must_check int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
 			   struct err *err);
@@ -83,7 +90,8 @@ bool tracing_lost_nocpu(struct guest *g, u64 *ret);
  * A frame is dead when the task that entered the function is (TASK_DEAD and off its CPU, or its
  * task_struct has begun another life), or when its stack cell holds a newer frame's trampoline that
  * does not lead to it. Decided by reads alone, each looked at again afterwards. Context: guest lock
- * held, vCPUs run; every 100 ms or so while function_graph is on. Return: 0; -ESRCH (vmm.gone).
+ * held, vCPUs run; every 100 ms or so while function_graph is on. Return: 0; -ESRCH (vmm.gone); -ESTALE
+ * (guest.rebooted), found out before anything is written; -ENOMEM.
  */
 must_check int tracing_collect(struct guest *g,
 			       void (*fn)(void *arg, const struct tracing_unreturned *u), void *arg,

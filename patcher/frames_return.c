@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Return addresses back where they belong. See frames.h. */
+#include "patcher/frames_priv.h"
+
+#include "base/fault.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret)
+{
+	_cleanup_snapshot_ struct frames_snapshot s = { 0 };
+	_cleanup_free_ u32 *v = NULL;
+	int rc = frames_take_snapshot(f, &s);
+	u64 cell;
+	u32 n = 0;
+
+	if (!rc && s.n)
+		v = malloc(s.n * sizeof(*v));
+	if (!rc && s.n && !v)
+		rc = -ENOMEM;
+	for (u32 i = 0; !rc && i < s.n; i++) {
+		const struct frames_copy *c = &s.v[i];
+
+		if (!frames_has_cell(&c->f))
+			continue;
+		rc = frames_read_u64(f, c->f.slot, &cell);
+		if (!rc && cell == frames_trampoline(f, c->n))
+			v[n++] = c->n;
+		rc = rc == -EFAULT ? 0 : rc;
+	}
+	if (rc)
+		return rc;
+	*ret = no_cleanup_ptr(v);
+	*n_ret = n;
+	return 0;
+}
+
+int frames_put_back(struct frames *f, u32 n)
+{
+	struct agent_frame fr;
+	u64 cell, final, now;
+	int rc = frames_read(f, n, &fr);
+
+	if (rc || !frames_has_cell(&fr))
+		return rc;
+	rc = frames_read_u64(f, fr.slot, &cell);
+	if (!rc && cell != frames_trampoline(f, n))
+		return 0;
+	if (!rc)
+		rc = frames_walk_chain(f, NULL, &fr, &final);
+	if (rc)
+		return rc == -EFAULT || rc == -ENOENT ? 0 : rc;
+	/* noted first: a cell that was written and not noted would be counted as left */
+	f->restored[n] = (struct frames_life){ n, fr.slot, fr.tsc };
+	for (u32 i = 0; i < f->n_chain; i++)
+		f->restored[f->chain[i].n] = f->chain[i];
+	rc = f->io.write(f->io.arg, fr.slot, &final, sizeof(final));
+	if (!rc)
+		rc = frames_read_u64(f, fr.slot, &now);
+	if (!rc)
+		fault_point("graph.restored");
+	if (rc || now != final)
+		return rc == -ESRCH ? rc : -EPERM;
+	return 1;
+}
+
+int frames_settle(struct frames *f)
+{
+	_cleanup_snapshot_ struct frames_snapshot s = { 0 };
+	int rc = frames_take_snapshot(f, &s);
+
+	for (u32 i = 0; !rc && i < s.n; i++) {
+		struct frames_copy *c = &s.v[i];
+		u64 cell = 0;
+
+		if (!frames_was_restored(f, c->n, &c->f))
+			continue;
+		rc = frames_read_u64(f, c->f.slot, &cell);
+		/* the guest's kretprobe that came between has the address; ours, written again */
+		if ((rc && rc != -EFAULT) || cell == frames_trampoline(f, c->n) ||
+		    frames_is_foreign(f, cell))
+			continue;
+		rc = 0;
+		c->verdict = QUIET;
+	}
+	/* the others' handlers gave them back meanwhile */
+	for (u32 n = 0; !rc && n < f->nr; n++) {
+		const struct frames_copy *c = frames_find(&s, n);
+
+		if (!c || !frames_was_restored(f, n, &c->f))
+			f->restored[n].slot = 0;
+	}
+	if (!rc)
+		rc = frames_finish(f, &s, NULL, NULL);
+	if (!rc)
+		fault_point("graph.settled");
+	return rc;
+}
