@@ -104,8 +104,9 @@ static inline enum slot_state slot_state(const struct ring_reader *r, const u64 
 	u64 type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
 
 	if (has == lap && ((sum ^ w[2]) & ~LOW36) == 0)
-		return type >= AGENT_REC_FUNCTION && type <= AGENT_REC_COMM_B ? SLOT_VALID
-									      : SLOT_SENSELESS;
+		return type >= AGENT_REC_FUNCTION && type <= AGENT_REC_GRAPH_RETURN
+			       ? SLOT_VALID
+			       : SLOT_SENSELESS;
 	return has != lap && (u16)(has - lap) < 0x8000 ? SLOT_NEWER : SLOT_UNWRITTEN;
 }
 
@@ -135,7 +136,7 @@ static inline size_t take(struct ring_reader *r, const u64 *w, u64 index, struct
 {
 	unsigned int type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
 
-	if (type != AGENT_REC_FUNCTION) {
+	if (type == AGENT_REC_COMM_A || type == AGENT_REC_COMM_B) {
 		take_comm(r, w, index, type == AGENT_REC_COMM_B);
 		if (type == AGENT_REC_COMM_A || r->comm.type != RING_COMM)
 			return 0;
@@ -144,12 +145,22 @@ static inline size_t take(struct ring_reader *r, const u64 *w, u64 index, struct
 	}
 	out->tsc = w[0] & AGENT_TSC_MASK;
 	out->ip = (u64)(s64)(s32)(u32)w[1];
-	out->parent = (u64)(s64)(s32)(u32)(w[1] >> 32);
+	out->parent = 0;
+	out->ticks = 0;
 	out->pid = w[2] & AGENT_PID_MASK;
 	out->tgid = 0;
 	out->ctx = w[2] >> AGENT_CTX_SHIFT & AGENT_CTX_MASK;
-	out->type = RING_FUNCTION;
-	r->stats.functions++;
+	out->type = (u8)type;
+	if (type == AGENT_REC_GRAPH_RETURN) {
+		out->ticks = agent_duration((u32)(w[1] >> 32));
+		r->stats.returns++;
+		return 1;
+	}
+	out->parent = (u64)(s64)(s32)(u32)(w[1] >> 32);
+	if (type == AGENT_REC_GRAPH_ENTRY)
+		r->stats.entries++;
+	else
+		r->stats.functions++;
 	return 1;
 }
 

@@ -7,8 +7,10 @@
  *
  * Every index below head ends up in exactly one counter of struct ring_stats:
  *
- *   head - start = functions + comms + torn + overwritten + (head - pos), still to be read
- *   calls traced = functions + refused + torn and overwritten ones that were not COMM slots
+ *   head - start = functions + entries + returns + comms + torn + overwritten + (head - pos), the
+ *                  last still to be read
+ *   events       = functions + entries + returns + refused + torn and overwritten ones that were not
+ *                  COMM slots: calls, and under function_graph their returns
  */
 #ifndef TRACERS_RING_H
 #define TRACERS_RING_H
@@ -33,12 +35,15 @@ struct ring_io {
 enum ring_type {
 	RING_FUNCTION = AGENT_REC_FUNCTION,
 	RING_COMM = AGENT_REC_COMM_A, /* both halves of a pair: from here on pid is comm, tgid */
+	RING_GRAPH_ENTRY = AGENT_REC_GRAPH_ENTRY,
+	RING_GRAPH_RETURN = AGENT_REC_GRAPH_RETURN,
 };
 
 struct ring_record {
 	u64 tsc; /* guest TSC, low 48 bits; RING_COMM: 0 */
 	u64 ip; /* call site; RING_COMM: 0 */
-	u64 parent; /* return address into the caller; RING_COMM: 0 */
+	u64 parent; /* return address into the caller; RING_COMM, RING_GRAPH_RETURN: 0 */
+	u64 ticks; /* RING_GRAPH_RETURN: how long the call took, TSC ticks, rounded down */
 	u32 pid;
 	u32 tgid; /* RING_COMM only */
 	u16 ctx; /* AGENT_CTX_* */
@@ -48,6 +53,7 @@ struct ring_record {
 
 struct ring_stats {
 	u64 functions; /* RING_FUNCTION records delivered */
+	u64 entries, returns; /* RING_GRAPH_ENTRY and RING_GRAPH_RETURN records delivered */
 	u64 comms; /* slots taken up by COMM records, two a pair */
 	u64 torn; /* slots that never became a valid record */
 	u64 overwritten; /* slots that the guest used again before they were read */

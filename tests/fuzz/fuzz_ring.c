@@ -142,12 +142,19 @@ static void check_records(size_t n)
 		const struct ring_record *r = &f.out[i];
 
 		CHECK(r->pid <= AGENT_PID_MASK);
-		CHECK(r->type == RING_FUNCTION || r->type == RING_COMM);
+		CHECK(r->type >= RING_FUNCTION && r->type <= RING_GRAPH_RETURN &&
+		      r->type != AGENT_REC_COMM_B);
 		if (r->type == RING_COMM)
 			continue;
 		CHECK(r->tsc <= AGENT_TSC_MASK && r->ctx <= AGENT_CTX_MASK);
 		CHECK(r->ip == (u64)(s64)(s32)r->ip && r->parent == (u64)(s64)(s32)r->parent);
+		CHECK(r->type == RING_GRAPH_RETURN ? !r->parent : !r->ticks);
 	}
+}
+
+static u64 delivered(const struct ring_stats *s)
+{
+	return s->functions + s->entries + s->returns;
 }
 
 static void drain(void)
@@ -162,12 +169,13 @@ static void drain(void)
 	err = ring_drain(&f.reader, f.out, max, f.now_ns, flags, &n);
 	CHECK(n <= max);
 	check_records(n);
-	slots = is->functions + is->comms + is->torn + is->overwritten;
+	slots = delivered(is) + is->comms + is->torn + is->overwritten;
 	CHECK(f.reader.pos - f.reader.start == slots);
-	CHECK(is->functions - was.functions <= n);
-	CHECK(n - (is->functions - was.functions) <= (is->comms - was.comms + 1) / 2);
+	CHECK(delivered(is) - delivered(&was) <= n);
+	CHECK(n - (delivered(is) - delivered(&was)) <= (is->comms - was.comms + 1) / 2);
 	CHECK(f.mode == AGENT_MODE_OVERWRITE || is->overwritten == 0);
-	CHECK(is->functions + is->comms + is->torn - was.functions - was.comms - was.torn <= SLOTS);
+	CHECK(delivered(is) + is->comms + is->torn - delivered(&was) - was.comms - was.torn <=
+	      SLOTS);
 	CHECK(is->refused >= was.refused);
 	if (!err) {
 		CHECK(f.tail == f.reader.pos);

@@ -130,7 +130,7 @@ static u64 accounted(void)
 {
 	const struct ring_stats *s = &reader.stats;
 
-	return s->functions + s->comms + s->torn + s->overwritten;
+	return s->functions + s->entries + s->returns + s->comms + s->torn + s->overwritten;
 }
 
 static void records_come_in_order(void **state)
@@ -466,16 +466,62 @@ static void senseless_slots_are_torn(void **state)
 {
 	(void)state;
 	start(AGENT_MODE_DISCARD);
-	for (u32 type = 4; type <= 8; type++)
+	for (u32 type = 6; type <= 8; type++)
 		write_record(cpu->head++, 1, 2, low36(type & 7, 9, 0));
 	/* five laps ahead, which head denies */
 	words(slot(cpu->head), cpu->head + 5 * SLOTS, 1, 2, low36(AGENT_REC_FUNCTION, 9, 0));
 	cpu->head++;
 	write_functions(1);
 	drain_at(0, 0);
-	assert_int_equal(reader.stats.torn, 6);
+	assert_int_equal(reader.stats.torn, 4);
 	assert_int_equal(n, 1);
-	assert_delivered(0, 6);
+	assert_delivered(0, 4);
+}
+
+static void calls_and_returns(void **state)
+{
+	static const struct {
+		u32 coded;
+		u64 ticks;
+	} cases[] = {
+		{ 0, 0 },
+		{ 1, 1 },
+		{ (1u << 27) - 1, (1u << 27) - 1 },
+		{ 1u << 27 | 1u << 26, 1ull << 27 },
+		{ 5u << 27 | ((1u << 27) - 1), ((1ull << 27) - 1) << 5 },
+		{ ~0u, ((1ull << 27) - 1) << 31 },
+	};
+
+	(void)state;
+	start(AGENT_MODE_DISCARD);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		write_record(cpu->head++, 10 * i, 0x9000000080000001,
+			     low36(AGENT_REC_GRAPH_ENTRY, 7, 3));
+		write_record(cpu->head++, 10 * i + 5, (u64)cases[i].coded << 32 | 0x80000001,
+			     low36(AGENT_REC_GRAPH_RETURN, 7, 2));
+	}
+	write_functions(1);
+	drain_at(0, 0);
+	assert_int_equal(n, 2 * ARRAY_SIZE(cases) + 1);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		const struct ring_record *e = &out[2 * i], *r = e + 1;
+
+		assert_int_equal(e->type, RING_GRAPH_ENTRY);
+		assert_int_equal(e->tsc, 10 * i);
+		assert_int_equal(e->parent, 0xffffffff90000000);
+		assert_int_equal(e->ticks, 0);
+		assert_int_equal(r->type, RING_GRAPH_RETURN);
+		assert_int_equal(r->tsc, 10 * i + 5);
+		assert_int_equal(r->ip, e->ip);
+		assert_int_equal(r->parent, 0);
+		assert_int_equal(r->ticks, cases[i].ticks);
+		assert_int_equal(r->pid, 7);
+		assert_int_equal(r->ctx, 2);
+	}
+	assert_int_equal(reader.stats.entries, ARRAY_SIZE(cases));
+	assert_int_equal(reader.stats.returns, ARRAY_SIZE(cases));
+	assert_int_equal(reader.stats.functions, 1);
+	assert_int_equal(accounted(), cpu->head);
 }
 
 static void bad_headers(void **state)
@@ -516,6 +562,7 @@ int main(void)
 		cmocka_unit_test(next_reader_goes_on),
 		cmocka_unit_test(lies_are_found_out),
 		cmocka_unit_test(senseless_slots_are_torn),
+		cmocka_unit_test(calls_and_returns),
 		cmocka_unit_test(bad_headers),
 	};
 
