@@ -226,14 +226,18 @@ static int read_cpus(const struct clock_reader *r, struct trace_clock *c)
 	return rc;
 }
 
+static u64 scaled(const struct trace_clock_cpu *p, u64 ticks)
+{
+	ticks = p->up < 0 ? ticks >> -p->up : ticks << p->up;
+	return (u64)((unsigned __int128)ticks * p->mul >> p->down);
+}
+
 /* A record may be older than the page it is converted by: the difference has a sign. */
 static u64 cpu_ns(const struct trace_clock_cpu *p, u64 tsc)
 {
 	bool before = (s64)(tsc - p->base_tsc) < 0;
-	u64 delta = before ? p->base_tsc - tsc : tsc - p->base_tsc, ns;
+	u64 ns = scaled(p, before ? p->base_tsc - tsc : tsc - p->base_tsc);
 
-	delta = p->up < 0 ? delta >> -p->up : delta << p->up;
-	ns = (u64)((unsigned __int128)delta * p->mul >> p->down);
 	return before ? p->base_ns - ns : p->base_ns + ns;
 }
 
@@ -349,6 +353,11 @@ static const struct trace_clock_cpu *clock_cpu(const struct trace_clock *c, u32 
 u64 trace_clock_ns(const struct trace_clock *c, u32 cpu, u64 tsc)
 {
 	return cpu_ns(clock_cpu(c, cpu), tsc);
+}
+
+u64 trace_clock_duration_ns(const struct trace_clock *c, u64 ticks)
+{
+	return scaled(&c->cpus[0], ticks);
 }
 
 u64 trace_clock_tsc(const struct trace_clock *c, u32 cpu, u64 ns)

@@ -62,6 +62,14 @@ u64 trace_clock_ns(const struct trace_clock *c, u32 cpu, u64 tsc);
 /** trace_clock_tsc - the inverse: the TSC at which CPU @cpu's sched_clock() was @ns */
 u64 trace_clock_tsc(const struct trace_clock *c, u32 cpu, u64 ns);
 
+/**
+ * trace_clock_duration_ns - how long @ticks of the TSC are, rounded down
+ *
+ * All CPUs' scales are meant to be the same, and CPU 0's is used for all: so of two durations, by
+ * whatever CPU, the one of fewer ticks never comes out longer.
+ */
+u64 trace_clock_duration_ns(const struct trace_clock *c, u64 ticks);
+
 /** trace_clock_extend - the full TSC nearest to @near whose lower 48 bits are @tsc48 */
 u64 trace_clock_extend(u64 tsc48, u64 near);
 

@@ -5,18 +5,20 @@
 #include "base/clock.h"
 
 #include "tracers/comms.h"
+#include "tracers/graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define QUEUE_TOTAL 65536u /* records held over all CPUs, about 3.5 MiB */
-#define QUEUE_MIN   512u
-#define QUEUE_MAX   16384u
-#define TSC_BITS    48
-#define POLL_NS     (2 * NSEC_PER_MSEC)
-#define HARD_NS     (5 * NSEC_PER_SEC)
+#define QUEUE_TOTAL  65536u /* records held over all CPUs, about 3.5 MiB */
+#define QUEUE_MIN    512u
+#define QUEUE_MAX    16384u
+#define TSC_BITS     48
+#define POLL_NS      (2 * NSEC_PER_MSEC)
+#define HARD_NS      (5 * NSEC_PER_SEC)
+#define NEVER_ROUNDS 2 /* after which every entry made before is handed on */
 
 /* One CPU's records that are not handed on yet, and the task it named last. */
 struct queue {
@@ -25,6 +27,13 @@ struct queue {
 	size_t first, n;
 	u32 comm_pid, comm_tgid;
 	char comm[TRACE_COMM_LEN + 1];
+};
+
+/* A call that will never return. */
+struct never {
+	u64 ip, parent, tsc;
+	u64 round; /* in which it was told */
+	u32 pid;
 };
 
 struct drain {
@@ -38,6 +47,13 @@ struct drain {
 	u64 watermark; /* latest TSC taken up to the round before: all up to it is here */
 	u64 left; /* in the rings when we stopped reading */
 	struct comms *comms; /* pid -> comm, for tasks named on another CPU */
+	struct graph *graph;
+	u64 lost; /* records, of which graph knows */
+	u64 last_ns; /* of the latest record handed on */
+	u64 round;
+	struct never *never; /* told but not handed on; the oldest first */
+	size_t n_never, never_cap;
+	u64 never_handed_on;
 };
 
 /* TSC values wrap at 48 bits: compare by distance. */
@@ -83,26 +99,82 @@ static void take_comm(struct drain *d, struct queue *q, const struct ring_record
 	comms_set(d->comms, r->pid, r->tgid, q->comm);
 }
 
+static void name_task(const struct drain *d, const struct queue *q, struct trace_record *t)
+{
+	if (!t->pid) {
+		memcpy(t->comm, "<idle>", 7); /* as ftrace has it, on every CPU */
+	} else if (t->pid == q->comm_pid && q->comm[0]) {
+		memcpy(t->comm, q->comm, sizeof(t->comm));
+		t->tgid = q->comm_tgid;
+	} else if (!comms_get(d->comms, t->pid, &t->tgid, t->comm)) {
+		memcpy(t->comm, "<...>", 6);
+	}
+}
+
 static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
 {
-	struct queue *q = &d->queue[cpu];
+	static const u8 types[] = {
+		[RING_FUNCTION] = TRACE_FUNCTION,
+		[RING_GRAPH_ENTRY] = TRACE_GRAPH_ENTRY,
+		[RING_GRAPH_RETURN] = TRACE_GRAPH_RETURN,
+	};
 	struct trace_record t = { .ip = r->ip,
 				  .parent = r->parent,
 				  .pid = r->pid,
 				  .cpu = (u16)cpu,
 				  .ctx = r->ctx,
-				  .type = r->type };
+				  .type = types[r->type] };
 
 	t.ts_ns = d->opts.clock(d->opts.clock_arg, cpu, r->tsc);
-	if (!r->pid) {
-		memcpy(t.comm, "<idle>", 7); /* as ftrace has it, on every CPU */
-	} else if (r->pid == q->comm_pid && q->comm[0]) {
-		memcpy(t.comm, q->comm, sizeof(t.comm));
-		t.tgid = q->comm_tgid;
-	} else if (!comms_get(d->comms, r->pid, &t.tgid, t.comm)) {
-		memcpy(t.comm, "<...>", 6);
-	}
+	t.depth = graph_follow(d->graph, r, cpu);
+	if (r->type == RING_GRAPH_RETURN)
+		t.duration_ns = d->opts.duration(d->opts.clock_arg, r->ticks);
+	name_task(d, &d->queue[cpu], &t);
+	d->last_ns = t.ts_ns;
 	d->opts.record(d->opts.record_arg, &t);
+}
+
+/* Those told in a round up to @until. */
+static void hand_on_never(struct drain *d, u64 until)
+{
+	size_t n;
+
+	for (n = 0; n < d->n_never && d->never[n].round <= until; n++) {
+		const struct never *v = &d->never[n];
+		struct graph_call call = { 0 };
+		struct trace_record t = { .ts_ns = d->last_ns,
+					  .ip = v->ip,
+					  .parent = v->parent,
+					  .pid = v->pid,
+					  .type = TRACE_GRAPH_NEVER };
+
+		if (!graph_forget(d->graph, v->pid, v->ip, v->tsc, &call))
+			call = (struct graph_call){ 0 };
+		t.cpu = call.cpu;
+		t.depth = call.depth;
+		name_task(d, &d->queue[call.cpu], &t);
+		d->never_handed_on++;
+		d->opts.record(d->opts.record_arg, &t);
+	}
+	d->n_never -= n;
+	if (n)
+		memmove(d->never, d->never + n, d->n_never * sizeof(*d->never));
+}
+
+int drain_never(struct drain *d, u32 pid, u64 ip, u64 parent, u64 tsc)
+{
+	size_t cap = MAX(d->never_cap * 2, (size_t)64);
+	struct never *more;
+
+	if (d->n_never == d->never_cap) {
+		more = reallocarray(d->never, cap, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		d->never = more;
+		d->never_cap = cap;
+	}
+	d->never[d->n_never++] = (struct never){ ip, parent, tsc, d->round, pid };
+	return 0;
 }
 
 /* COMM records carry no time: they take effect when they come first in their queue. */
@@ -171,6 +243,19 @@ static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, 
 	return rc ? read_failed(rc, cpu, err) : 0;
 }
 
+/* Whatever is lost now is older than what was read last. */
+static void note_losses(struct drain *d)
+{
+	struct drain_losses l;
+	u64 lost;
+
+	drain_losses(d, &l);
+	lost = l.refused + l.overwritten + l.torn;
+	if (lost != d->lost)
+		graph_lost(d->graph, d->newest);
+	d->lost = lost;
+}
+
 static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool *more_ret,
 		    struct err *err)
 {
@@ -186,6 +271,8 @@ static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool 
 		*more_ret |= n == room && room;
 	}
 	*n_ret = total;
+	d->round++;
+	note_losses(d);
 	return rc;
 }
 
@@ -195,6 +282,8 @@ int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *more_ret, stru
 
 	merge(d, !*n_ret); /* nothing new anywhere: what is held is complete */
 	d->watermark = d->newest;
+	if (d->round > NEVER_ROUNDS)
+		hand_on_never(d, d->round - NEVER_ROUNDS);
 	return rc;
 }
 
@@ -234,6 +323,7 @@ int drain_finish(struct drain *d, u64 wait_ns, struct err *err)
 		budget -= MIN(budget, (u64)n);
 	}
 	merge(d, true);
+	hand_on_never(d, UINT64_MAX);
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		u64 left;
 
@@ -241,6 +331,15 @@ int drain_finish(struct drain *d, u64 wait_ns, struct err *err)
 			d->left += MIN(left, (u64)d->opts.header.ring_slots);
 	}
 	return rc;
+}
+
+void drain_counts(const struct drain *d, struct drain_counts *ret)
+{
+	*ret = (struct drain_counts){ .never = d->never_handed_on };
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		ret->entries += d->queue[cpu].reader.stats.entries;
+		ret->returns += d->queue[cpu].reader.stats.returns;
+	}
 }
 
 void drain_losses(const struct drain *d, struct drain_losses *ret)
@@ -270,7 +369,9 @@ int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *
 	d->queue = calloc(d->n_cpus, sizeof(*d->queue));
 	d->heap = calloc(d->n_cpus, sizeof(*d->heap));
 	d->comms = comms_create();
-	if (!d->queue || !d->heap || !d->comms)
+	/* some may be open only for us, as their returns were lost */
+	d->graph = graph_create(2 * MIN(opts->header.nr_frames, (u32)AGENT_MAX_FRAMES));
+	if (!d->queue || !d->heap || !d->comms || !d->graph)
 		rc = -ENOMEM;
 	for (u32 cpu = 0; !rc && cpu < d->n_cpus; cpu++) {
 		d->queue[cpu].rec = calloc(d->cap, sizeof(*d->queue[cpu].rec));
@@ -300,5 +401,7 @@ void drain_destroy(struct drain *d)
 	free(d->queue);
 	free(d->heap);
 	comms_destroy(d->comms);
+	graph_destroy(d->graph);
+	free(d->never);
 	free(d);
 }

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All rings of one agent, merged into one stream ordered by time, with names attached. Knows rings
- * and the clock; not who reads the stream.
+ * All rings of one agent, merged into one stream ordered by time, with names and depths attached.
+ * Knows rings and the clock; not who reads the stream.
+ *
+ * One CPU's records stay in the order of its ring, even where their times are not (agent_abi.h: an
+ * interrupt may come between the reading of the TSC and the reservation). One task's records are in
+ * the order in which it made them: on one CPU that is the ring's; and a task takes its time from one
+ * CPU to another, so that all that lies before its record in the first ring is older than the next
+ * in the other. Hence an entry comes before those of its callees, and a return after theirs.
  */
 #ifndef TRACERS_DRAIN_H
 #define TRACERS_DRAIN_H
@@ -17,10 +23,16 @@ struct drain_opts {
 	struct agent_header header; /* as the host wrote it */
 	/* guest TSC to the guest's trace clock, ns; @tsc48 is what a record holds */
 	u64 (*clock)(void *arg, u32 cpu, u64 tsc48);
+	u64 (*duration)(void *arg, u64 ticks); /* TSC ticks to ns */
 	void *clock_arg;
 	/* called for each record, in order; comm and tgid are filled in, seq is not */
 	void (*record)(void *arg, const struct trace_record *r);
 	void *record_arg;
+};
+
+/* Records handed on by kind. */
+struct drain_counts {
+	u64 entries, returns, never;
 };
 
 struct drain_losses {
@@ -54,6 +66,17 @@ must_check int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *mor
  */
 must_check int drain_finish(struct drain *d, u64 wait_ns, struct err *err);
 
+/**
+ * drain_never - a call will never return: hand on a TRACE_GRAPH_NEVER for it
+ * @tsc: at entry
+ *
+ * Its entry may still be in a ring. So it is handed on two rounds later, with the time of the record
+ * before it in the stream: that is when it became known. Its CPU is the entry's, 0 if that is not
+ * known. -ENOMEM: it is not handed on.
+ */
+must_check int drain_never(struct drain *d, u32 pid, u64 ip, u64 parent, u64 tsc);
+
+void drain_counts(const struct drain *d, struct drain_counts *ret);
 void drain_losses(const struct drain *d, struct drain_losses *ret);
 
 #endif

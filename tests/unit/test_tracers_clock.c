@@ -255,6 +255,12 @@ static void native_clock(void **state)
 		tsc = trace_clock_tsc(&c, 1, ns);
 		assert_in_range(ns - trace_clock_ns(&c, 1, tsc), 0, 1);
 	}
+	for (u64 ticks = 0; ticks < 5000; ticks++) {
+		assert_int_equal(trace_clock_duration_ns(&c, ticks),
+				 expected_ns(ticks, MUL_2500MHZ, 30));
+		assert_true(trace_clock_duration_ns(&c, ticks) <=
+			    trace_clock_duration_ns(&c, ticks + 1));
+	}
 	trace_clock_deinit(&c);
 }
 
