@@ -24,6 +24,16 @@
 #define POLL_MAX_NS    (10 * NSEC_PER_MSEC)
 #define LOOK_AGAIN_NS  (2 * NSEC_PER_SEC)
 #define FINISH_WAIT_NS (500 * NSEC_PER_MSEC)
+#define COLLECT_NS     (100 * NSEC_PER_MSEC)
+
+/* Indexed by is-it-graph. */
+static const char *const tracers[] = { "function", "function_graph" };
+
+/* Calls that will never return, as the patcher found them. */
+struct unreturned {
+	struct tracing_unreturned *call;
+	size_t n, cap;
+};
 
 struct trace {
 	struct guest *g;
@@ -36,7 +46,10 @@ struct trace {
 	pthread_t thread;
 	bool thread_runs;
 	bool armed;
+	bool graph;
 	u64 lost_nocpu; /* when we began */
+	struct tracing_graph base; /* when we began */
+	struct unreturned late; /* found by trace_stop() */
 
 	pthread_mutex_t lock; /* all below */
 	pthread_cond_t wake;
@@ -77,6 +90,47 @@ static u64 record_clock(void *arg, u32 cpu, u64 tsc48)
 	return trace_clock_record_ns(&t->clock, cpu, tsc48);
 }
 
+static u64 record_duration(void *arg, u64 ticks)
+{
+	struct trace *t = arg;
+
+	return trace_clock_duration_ns(&t->clock, ticks);
+}
+
+/* What a counter of the guest's, which may say anything, has grown by; never less than before. */
+static u64 grown(u64 now, u64 base, u64 before)
+{
+	return now > base ? MAX(now - base, before) : before;
+}
+
+static u64 less(u64 a, u64 b)
+{
+	return a > b ? a - b : 0;
+}
+
+static void update_graph(struct trace *t)
+{
+	struct trace_info *i = &t->info;
+	struct tracing_graph now = t->base;
+	struct drain_counts c;
+
+	if (!t->graph)
+		return;
+	drain_counts(t->drain, &c);
+	if (!tracing_graph_stats(t->g, &now))
+		now = t->base;
+	pthread_mutex_lock(&t->lock);
+	i->n_entries = c.entries;
+	i->n_returns = c.returns;
+	i->n_never = c.never;
+	i->lost_returns = grown(now.lost_returns, t->base.lost_returns, i->lost_returns);
+	i->lost_frames = grown(now.lost_frames, t->base.lost_frames, i->lost_frames);
+	i->frame_errors = grown(now.frame_errors, t->base.frame_errors, i->frame_errors);
+	/* less than there are when entries were lost whose returns were not */
+	i->n_inside = less(less(less(c.entries, c.returns), c.never), i->lost_returns);
+	pthread_mutex_unlock(&t->lock);
+}
+
 static void update_losses(struct trace *t)
 {
 	struct drain_losses l;
@@ -91,6 +145,53 @@ static void update_losses(struct trace *t)
 	t->info.lost_torn = l.torn;
 	t->info.n_lost = t->info.lost_ring + t->info.lost_torn;
 	pthread_mutex_unlock(&t->lock);
+	update_graph(t);
+}
+
+static void note_unreturned(void *arg, const struct tracing_unreturned *call)
+{
+	struct unreturned *u = arg;
+	size_t cap = MAX(u->cap * 2, (size_t)64);
+	struct tracing_unreturned *more;
+
+	if (u->n == u->cap) {
+		more = reallocarray(u->call, cap, sizeof(*more));
+		if (!more)
+			return; /* it counts as still inside */
+		u->call = more;
+		u->cap = cap;
+	}
+	u->call[u->n++] = *call;
+}
+
+/* Context: the drain thread, or nobody else drains. */
+static void pass_unreturned(struct trace *t, struct unreturned *u)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < u->n && !rc; i++)
+		rc = drain_never(t->drain, u->call[i].pid, u->call[i].ip, u->call[i].parent,
+				 u->call[i].tsc);
+	if (rc)
+		log_warn("no memory for calls that never return; they count as still inside");
+	free(u->call);
+	*u = (struct unreturned){ 0 };
+}
+
+/* Frames of calls that will never return go back to the guest, and the calls into the stream. */
+static int collect(struct trace *t, u64 now, u64 *last, struct err *err)
+{
+	struct unreturned u = { 0 };
+	int rc;
+
+	if (!t->graph || now - *last < COLLECT_NS)
+		return 0;
+	*last = now;
+	guest_lock(t->g);
+	rc = tracing_collect(t->g, note_unreturned, &u, err);
+	guest_unlock(t->g);
+	pass_unreturned(t, &u);
+	return rc;
 }
 
 static void failed(struct trace *t, const struct err *err)
@@ -155,7 +256,7 @@ static void drain_failed(struct trace *t, struct err *err)
 static void *drain_thread(void *arg)
 {
 	struct trace *t = arg;
-	u64 poll = POLL_MIN_NS, looked = clock_ns(CLOCK_MONOTONIC);
+	u64 poll = POLL_MIN_NS, looked = clock_ns(CLOCK_MONOTONIC), collected = looked;
 	struct err err = { 0 };
 	bool more = false;
 	size_t n;
@@ -164,7 +265,7 @@ static void *drain_thread(void *arg)
 		u64 now = clock_ns(CLOCK_MONOTONIC);
 
 		if (drain_round(t->drain, now, &n, &more, &err) ||
-		    look_again(t, now, &looked, &err)) {
+		    collect(t, now, &collected, &err) || look_again(t, now, &looked, &err)) {
 			drain_failed(t, &err);
 			return NULL;
 		}
@@ -224,6 +325,7 @@ static int start_drain(struct trace *t, struct err *err)
 {
 	struct drain_opts d = {
 		.clock = record_clock,
+		.duration = record_duration,
 		.clock_arg = t,
 		.record = take_record,
 		.record_arg = t,
@@ -236,6 +338,8 @@ static int start_drain(struct trace *t, struct err *err)
 		return rc;
 	if (!tracing_lost_nocpu(t->g, &t->lost_nocpu))
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's header");
+	if (t->graph && !tracing_graph_stats(t->g, &t->base))
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's counters");
 	if (pthread_create(&t->thread, NULL, drain_thread, t))
 		return err_set(err, -EAGAIN, ERR_NO_MEMORY, 0,
 			       "cannot start a thread to drain rings");
@@ -247,6 +351,7 @@ static int start_drain(struct trace *t, struct err *err)
 static int start_locked(struct trace *t, const struct trace_opts *opts, struct err *err)
 {
 	struct tracing_opts to = { .overwrite = opts->overwrite,
+				   .graph = t->graph,
 				   .pids = opts->pids,
 				   .n_pids = opts->n_pids };
 	_cleanup_free_ u32 *site = NULL;
@@ -291,6 +396,7 @@ static void trace_free(struct trace *t)
 	drain_destroy(t->drain);
 	trace_clock_deinit(&t->clock);
 	store_destroy(t->store);
+	free(t->late.call);
 	pthread_cond_destroy(&t->wake);
 	pthread_mutex_destroy(&t->lock);
 	free(t);
@@ -303,7 +409,9 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	pthread_condattr_t attr;
 	int rc;
 
-	if (strcmp(opts->tracer, "function"))
+	bool graph = !strcmp(opts->tracer, tracers[true]);
+
+	if (!graph && strcmp(opts->tracer, tracers[false]))
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "there is no tracer '%.40s'",
 			       opts->tracer);
 	t = calloc(1, sizeof(*t));
@@ -316,7 +424,8 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&t->wake, &attr);
 	pthread_condattr_destroy(&attr);
-	t->info.tracer = "function";
+	t->graph = graph;
+	t->info.tracer = tracers[graph];
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
 	rc = store_create(opts->buffer_records, &t->store, err);
 	if (rc) {
@@ -361,11 +470,15 @@ int trace_stop(struct trace *t, struct err *err_ret)
 	if (!t->armed)
 		return 0;
 	guest_lock(t->g);
+	/* a last time, while their frames still tell; that it fails tracing_disarm() will tell */
+	if (t->graph)
+		(void)!tracing_collect(t->g, note_unreturned, &t->late, NULL);
 	rc = tracing_disarm(t->g, &restore, err);
 	guest_unlock(t->g);
 	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
 	end_thread(t);
+	pass_unreturned(t, &t->late);
 	if (rc) /* nothing is left to disarm */
 		failed(t, err);
 	if (t->info.state != TRACE_FAILED && drain_finish(t->drain, FINISH_WAIT_NS, &drain_err))
