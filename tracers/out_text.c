@@ -14,16 +14,15 @@
  * - in names, which the guest chose, a control character or a byte that is not UTF-8 shows as '?':
  *   the kernel prints them raw.
  */
-#include "tracers/output.h"
+#include "tracers/out_layout.h"
 
 #include "guest-agent/agent_abi.h"
 #include "tracers/fmt.h"
 
-#define COMM_WIDTH    16
-#define PID_WIDTH     7
-#define SECS_WIDTH    5
-#define CPU_WIDTH     3
-#define TEXT_NAME_MAX 1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
+#define COMM_WIDTH 16
+#define PID_WIDTH  7
+#define SECS_WIDTH 5
+#define CPU_WIDTH  3
 
 void out_text_flags(u16 ctx, char flags_ret[5])
 {
@@ -64,7 +63,7 @@ void out_text_head(struct buf *b, const struct output_meta *meta)
 		    "#              | |         |   |||||     |         |\n");
 }
 
-static char *add_printable(char *p, const char *s, size_t len)
+char *fmt_printable(char *p, const char *s, size_t len)
 {
 	for (size_t i = 0, n; i < len; i += n) {
 		const u8 *c = (const u8 *)s + i;
@@ -91,7 +90,7 @@ static char *add_task(char *p, const struct trace_record *r)
 	size_t len = strnlen(comm, TRACE_COMM_LEN), digits = fmt_digits(r->pid);
 
 	p = fmt_pad(p, ' ', COMM_WIDTH - len);
-	p = add_printable(p, comm, len);
+	p = fmt_printable(p, comm, len);
 	*p++ = '-';
 	p = fmt_u64_n(p, r->pid, digits);
 	return fmt_pad(p, ' ', digits < PID_WIDTH ? PID_WIDTH - digits : 0);
@@ -136,7 +135,7 @@ static char *add_sym(char *p, u64 addr, const struct output_names *names)
 		return fmt_hex(FMT_LIT(p, "0x"), addr, 8);
 	if (!off && is_kretprobe_trampoline(sym.name))
 		return FMT_LIT(p, "[unknown/kretprobe'd]");
-	return add_printable(p, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
+	return fmt_printable(p, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
 }
 
 void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names)

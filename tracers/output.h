@@ -59,6 +59,26 @@ void out_text_record(struct buf *b, const struct trace_record *r, const struct o
 /** out_text_flags - the five latency columns of a record's context (AGENT_CTX_*), no NUL */
 void out_text_flags(u16 ctx, char flags_ret[5]);
 
+/*
+ * The text layout of a whole stream, by meta->tracer: `function` as above, or the kernel's
+ * `function_graph`, which shows a call without callees as one line and so looks ahead. Deviations:
+ * see out_graph.c. One thread; memory is bounded.
+ *
+ * Context: @names must be good for all records that are not flushed. out_layout_flush() writes what
+ * is held back: at the end, and when the reader should not wait for the next record.
+ */
+struct out_layout;
+must_check int out_layout_create(const struct output_meta *meta, struct out_layout **ret,
+				 struct err *err);
+void out_layout_destroy(struct out_layout *l);
+void out_layout_head(const struct out_layout *l, struct buf *b, const struct output_meta *meta);
+void out_layout_record(struct out_layout *l, struct buf *b, const struct trace_record *r,
+		       const struct output_names *names);
+void out_layout_flush(struct out_layout *l, struct buf *b, const struct output_names *names);
+/** out_layout_lost - "[LOST n EVENTS]", after what is held back */
+void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
+		     const struct output_names *names);
+
 /* One NDJSON line a record, e.g.
  * {"seq":1,"type":"function","ts_ns":12345,"cpu":0,"pid":1,"tgid":1,"comm":"init",
  *  "function":"vfs_read","module":null,"ip":"0xffff...","parent":"ksys_read+0x5f","context":"...1."}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The text layout that goes with a tracer. See output.h. */
+#include "tracers/out_layout.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct out_layout {
+	struct out_graph *graph; /* NULL: each record is a line by itself */
+};
+
+int out_layout_create(const struct output_meta *meta, struct out_layout **ret, struct err *err)
+{
+	struct out_layout *l = calloc(1, sizeof(*l));
+	int rc = 0;
+
+	if (!l)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an output");
+	if (!strcmp(meta->tracer, "function_graph"))
+		rc = out_graph_create(meta, &l->graph, err);
+	if (rc) {
+		free(l);
+		return rc;
+	}
+	*ret = l;
+	return 0;
+}
+
+void out_layout_destroy(struct out_layout *l)
+{
+	if (!l)
+		return;
+	out_graph_destroy(l->graph);
+	free(l);
+}
+
+void out_layout_head(const struct out_layout *l, struct buf *b, const struct output_meta *meta)
+{
+	if (l->graph)
+		out_graph_head(b, meta);
+	else
+		out_text_head(b, meta);
+}
+
+void out_layout_record(struct out_layout *l, struct buf *b, const struct trace_record *r,
+		       const struct output_names *names)
+{
+	if (l->graph)
+		out_graph_record(l->graph, b, r, names);
+	else
+		out_text_record(b, r, names);
+}
+
+void out_layout_flush(struct out_layout *l, struct buf *b, const struct output_names *names)
+{
+	if (l->graph)
+		out_graph_flush(l->graph, b, names);
+}
+
+/* As print_trace_line() does (Linux v6.1 kernel/trace/trace.c), without its "CPU:n". */
+void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
+		     const struct output_names *names)
+{
+	out_layout_flush(l, b, names);
+	buf_addf(b, "[LOST %llu EVENTS]\n", (unsigned long long)count);
+}

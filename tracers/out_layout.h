@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The text layouts, one a tracer. Private to tracers/; users take struct out_layout of output.h. */
+#ifndef TRACERS_OUT_LAYOUT_H
+#define TRACERS_OUT_LAYOUT_H
+
+#include "tracers/output.h"
+
+#define TEXT_NAME_MAX 1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
+
+/** fmt_printable - @s without what the terminal would act on; as long as @len at most */
+char *fmt_printable(char *p, const char *s, size_t len);
+
+struct out_graph;
+must_check int out_graph_create(const struct output_meta *meta, struct out_graph **ret,
+				struct err *err);
+void out_graph_destroy(struct out_graph *o);
+void out_graph_head(struct buf *b, const struct output_meta *meta);
+void out_graph_record(struct out_graph *o, struct buf *b, const struct trace_record *r,
+		      const struct output_names *names);
+void out_graph_flush(struct out_graph *o, struct buf *b, const struct output_names *names);
+
+#endif
