@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 
+#include "tracers/calls.h"
 #include "tracers/comms.h"
-#include "tracers/graph.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -47,8 +47,8 @@ struct drain {
 	u64 watermark; /* latest TSC taken up to the round before: all up to it is here */
 	u64 left; /* in the rings when we stopped reading */
 	struct comms *comms; /* pid -> comm, for tasks named on another CPU */
-	struct graph *graph;
-	u64 lost; /* records, of which graph knows */
+	struct calls *calls;
+	u64 lost; /* records, of which calls knows */
 	u64 last_ns; /* of the latest record handed on */
 	u64 round;
 	struct never *never; /* told but not handed on; the oldest first */
@@ -126,7 +126,7 @@ static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
 				  .type = types[r->type] };
 
 	t.ts_ns = d->opts.clock(d->opts.clock_arg, cpu, r->tsc);
-	t.depth = graph_follow(d->graph, r, cpu);
+	t.depth = calls_follow(d->calls, r, cpu);
 	if (r->type == RING_GRAPH_RETURN)
 		t.duration_ns = d->opts.duration(d->opts.clock_arg, r->ticks);
 	name_task(d, &d->queue[cpu], &t);
@@ -141,15 +141,15 @@ static void hand_on_never(struct drain *d, u64 until)
 
 	for (n = 0; n < d->n_never && d->never[n].round <= until; n++) {
 		const struct never *v = &d->never[n];
-		struct graph_call call = { 0 };
+		struct open_call call = { 0 };
 		struct trace_record t = { .ts_ns = d->last_ns,
 					  .ip = v->ip,
 					  .parent = v->parent,
 					  .pid = v->pid,
 					  .type = TRACE_GRAPH_NEVER };
 
-		if (!graph_forget(d->graph, v->pid, v->ip, v->tsc, &call))
-			call = (struct graph_call){ 0 };
+		if (!calls_forget(d->calls, v->pid, v->ip, v->tsc, &call))
+			call = (struct open_call){ 0 };
 		t.cpu = call.cpu;
 		t.depth = call.depth;
 		name_task(d, &d->queue[call.cpu], &t);
@@ -252,7 +252,7 @@ static void note_losses(struct drain *d)
 	drain_losses(d, &l);
 	lost = l.refused + l.overwritten + l.torn;
 	if (lost != d->lost)
-		graph_lost(d->graph, d->newest);
+		calls_lost(d->calls, d->newest);
 	d->lost = lost;
 }
 
@@ -370,8 +370,8 @@ int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *
 	d->heap = calloc(d->n_cpus, sizeof(*d->heap));
 	d->comms = comms_create();
 	/* some may be open only for us, as their returns were lost */
-	d->graph = graph_create(2 * MIN(opts->header.nr_frames, (u32)AGENT_MAX_FRAMES));
-	if (!d->queue || !d->heap || !d->comms || !d->graph)
+	d->calls = calls_create(2 * MIN(opts->header.nr_frames, (u32)AGENT_MAX_FRAMES));
+	if (!d->queue || !d->heap || !d->comms || !d->calls)
 		rc = -ENOMEM;
 	for (u32 cpu = 0; !rc && cpu < d->n_cpus; cpu++) {
 		d->queue[cpu].rec = calloc(d->cap, sizeof(*d->queue[cpu].rec));
@@ -401,7 +401,7 @@ void drain_destroy(struct drain *d)
 	free(d->queue);
 	free(d->heap);
 	comms_destroy(d->comms);
-	graph_destroy(d->graph);
+	calls_destroy(d->calls);
 	free(d->never);
 	free(d);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Open calls by task. See graph.h.
+ * Open calls by task. See calls.h.
  *
  * Open calls are frames of one pool, linked from a task's innermost to its outermost; a task is in
  * the table only while it has some. So a task that comes and goes, as in a storm of forks, leaves
@@ -10,7 +10,7 @@
  * A return says when its call began: its TSC less the duration. That, not the function alone, tells
  * which entry is its own.
  */
-#include "tracers/graph.h"
+#include "tracers/calls.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ struct task {
 	u32 newer, older; /* by when they were heard of */
 };
 
-struct graph {
+struct calls {
 	u32 n; /* calls, and tasks: each has one at least */
 	u32 mask; /* of the hash */
 	u32 n_open;
@@ -55,9 +55,9 @@ static s64 tsc_distance(u64 a, u64 b)
 	return (s64)((a - b) << (64 - TSC_BITS)) >> (64 - TSC_BITS);
 }
 
-struct graph *graph_create(u32 n_calls)
+struct calls *calls_create(u32 n_calls)
 {
-	struct graph *g = calloc(1, sizeof(*g));
+	struct calls *g = calloc(1, sizeof(*g));
 
 	if (!g)
 		return NULL;
@@ -67,7 +67,7 @@ struct graph *graph_create(u32 n_calls)
 	g->task = calloc(g->n, sizeof(*g->task));
 	g->bucket = calloc((size_t)g->mask + 1, sizeof(*g->bucket));
 	if (!g->call || !g->task || !g->bucket) {
-		graph_destroy(g);
+		calls_destroy(g);
 		return NULL;
 	}
 	for (u32 i = 0; i < g->n; i++) {
@@ -79,7 +79,7 @@ struct graph *graph_create(u32 n_calls)
 	return g;
 }
 
-void graph_destroy(struct graph *g)
+void calls_destroy(struct calls *g)
 {
 	if (!g)
 		return;
@@ -89,17 +89,17 @@ void graph_destroy(struct graph *g)
 	free(g);
 }
 
-u32 graph_open_calls(const struct graph *g)
+u32 calls_open(const struct calls *g)
 {
 	return g->n_open;
 }
 
-static u32 *bucket_of(struct graph *g, u32 key)
+static u32 *bucket_of(struct calls *g, u32 key)
 {
 	return &g->bucket[(key * 0x9e3779b1u) >> 7 & g->mask];
 }
 
-static u32 find(struct graph *g, u32 key)
+static u32 find(struct calls *g, u32 key)
 {
 	u32 t = *bucket_of(g, key);
 
@@ -108,7 +108,7 @@ static u32 find(struct graph *g, u32 key)
 	return t;
 }
 
-static void unlink_age(struct graph *g, u32 t)
+static void unlink_age(struct calls *g, u32 t)
 {
 	struct task *p = &g->task[t];
 
@@ -116,7 +116,7 @@ static void unlink_age(struct graph *g, u32 t)
 	*(p->older == NONE ? &g->oldest : &g->task[p->older].newer) = p->newer;
 }
 
-static void link_newest(struct graph *g, u32 t)
+static void link_newest(struct calls *g, u32 t)
 {
 	struct task *p = &g->task[t];
 
@@ -126,7 +126,7 @@ static void link_newest(struct graph *g, u32 t)
 	g->newest = t;
 }
 
-static void heard_of(struct graph *g, u32 t)
+static void heard_of(struct calls *g, u32 t)
 {
 	if (g->newest == t)
 		return;
@@ -134,7 +134,7 @@ static void heard_of(struct graph *g, u32 t)
 	link_newest(g, t);
 }
 
-static void free_task(struct graph *g, u32 t)
+static void free_task(struct calls *g, u32 t)
 {
 	u32 *link = bucket_of(g, g->task[t].key);
 
@@ -146,7 +146,7 @@ static void free_task(struct graph *g, u32 t)
 	g->free_task = t;
 }
 
-static void free_call(struct graph *g, u32 c)
+static void free_call(struct calls *g, u32 c)
 {
 	g->call[c].outer = g->free_call;
 	g->free_call = c;
@@ -154,7 +154,7 @@ static void free_call(struct graph *g, u32 c)
 }
 
 /* The task stays, even without a call. */
-static void pop(struct graph *g, u32 t)
+static void pop(struct calls *g, u32 t)
 {
 	u32 c = g->task[t].top;
 
@@ -162,22 +162,22 @@ static void pop(struct graph *g, u32 t)
 	free_call(g, c);
 }
 
-static void forget_task(struct graph *g, u32 t)
+static void forget_task(struct calls *g, u32 t)
 {
 	while (g->task[t].top != NONE)
 		pop(g, t);
 	free_task(g, t);
 }
 
-static u16 depth_inside(const struct graph *g, u32 t)
+static u16 depth_inside(const struct calls *g, u32 t)
 {
 	u32 top = t == NONE ? NONE : g->task[t].top;
 
 	return top == NONE ? 0 : (u16)MIN(g->call[top].depth + 1, DEPTH_LIMIT);
 }
 
-/* See graph_lost(). */
-static void give_up_doubtful(struct graph *g, u32 t, const struct ring_record *r)
+/* See calls_lost(). */
+static void give_up_doubtful(struct calls *g, u32 t, const struct ring_record *r)
 {
 	u32 c = g->task[t].top;
 
@@ -191,7 +191,7 @@ static void give_up_doubtful(struct graph *g, u32 t, const struct ring_record *r
 	pop(g, t);
 }
 
-static u32 new_task(struct graph *g, u32 key)
+static u32 new_task(struct calls *g, u32 key)
 {
 	u32 t = g->free_task, *bucket = bucket_of(g, key);
 
@@ -202,7 +202,7 @@ static u32 new_task(struct graph *g, u32 key)
 	return t;
 }
 
-static u16 enter(struct graph *g, u32 key, const struct ring_record *r, u32 cpu)
+static u16 enter(struct calls *g, u32 key, const struct ring_record *r, u32 cpu)
 {
 	u32 t = find(g, key), c;
 	u16 depth;
@@ -236,7 +236,7 @@ static u64 rounding(u64 ticks)
 	return ticks >> EXACT_BITS ? (1ull << (64 - __builtin_clzll(ticks) - EXACT_BITS)) - 1 : 0;
 }
 
-static u16 leave(struct graph *g, u32 key, const struct ring_record *r)
+static u16 leave(struct calls *g, u32 key, const struct ring_record *r)
 {
 	u32 t = find(g, key), c;
 	u64 latest = r->tsc - r->ticks, earliest = latest - rounding(r->ticks);
@@ -267,7 +267,7 @@ static u16 leave(struct graph *g, u32 key, const struct ring_record *r)
 	return depth;
 }
 
-u16 graph_follow(struct graph *g, const struct ring_record *r, u32 cpu)
+u16 calls_follow(struct calls *g, const struct ring_record *r, u32 cpu)
 {
 	u32 key = r->pid ? r->pid : IDLE | cpu;
 
@@ -278,7 +278,7 @@ u16 graph_follow(struct graph *g, const struct ring_record *r, u32 cpu)
 	return depth_inside(g, find(g, key));
 }
 
-bool graph_forget(struct graph *g, u32 pid, u64 ip, u64 tsc, struct graph_call *ret)
+bool calls_forget(struct calls *g, u32 pid, u64 ip, u64 tsc, struct open_call *ret)
 {
 	u32 t = find(g, pid), *link, c;
 
@@ -288,7 +288,7 @@ bool graph_forget(struct graph *g, u32 pid, u64 ip, u64 tsc, struct graph_call *
 		c = *link;
 		if (g->call[c].ip != (u32)ip || tsc_distance(g->call[c].tsc, tsc) != 0)
 			continue;
-		*ret = (struct graph_call){ g->call[c].depth, g->call[c].cpu };
+		*ret = (struct open_call){ g->call[c].depth, g->call[c].cpu };
 		*link = g->call[c].outer;
 		free_call(g, c);
 		if (g->task[t].top == NONE)
@@ -298,7 +298,7 @@ bool graph_forget(struct graph *g, u32 pid, u64 ip, u64 tsc, struct graph_call *
 	return false;
 }
 
-void graph_lost(struct graph *g, u64 tsc)
+void calls_lost(struct calls *g, u64 tsc)
 {
 	g->lost = true;
 	g->lost_tsc = tsc;

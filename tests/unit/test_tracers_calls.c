@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/* tracers/graph.c: depths of whole traces, and of traces with holes. */
-#include "tracers/graph.h"
+/* tracers/calls.c: depths of whole traces, and of traces with holes. */
+#include "tracers/calls.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,13 +13,13 @@
 #define TEXT     0xffffffff81000000ull
 #define TSC_MASK 0xffffffffffffull
 
-static struct graph *g;
+static struct calls *g;
 static u64 now; /* full TSC */
 
 static int setup(void **state)
 {
 	(void)state;
-	g = graph_create(256);
+	g = calls_create(256);
 	now = 0xfffffffff000ull; /* its low 48 bits wrap soon */
 	return !g;
 }
@@ -27,7 +27,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	graph_destroy(g);
+	calls_destroy(g);
 	return 0;
 }
 
@@ -45,7 +45,7 @@ static u16 follow(u8 type, u32 pid, u32 cpu, unsigned int f, u64 ticks)
 				 .ticks = ticks,
 				 .type = type };
 
-	return graph_follow(g, &r, cpu);
+	return calls_follow(g, &r, cpu);
 }
 
 /* Returns when it began. */
@@ -85,7 +85,7 @@ static void nested_calls(void **state)
 	leave(1, 1, 2, b, 1);
 	leave(1, 0, 1, a, 0);
 	assert_int_equal(follow(RING_FUNCTION, 1, 0, 9, 0), 0);
-	assert_int_equal(graph_open_calls(g), 0);
+	assert_int_equal(calls_open(g), 0);
 }
 
 static void tasks_do_not_mix(void **state)
@@ -107,7 +107,7 @@ static void tasks_do_not_mix(void **state)
 		leave(pid, pid % 2, 1, began[pid], 0);
 	leave(0, 0, 3, began[0], 0);
 	leave(0, 1, 3, began[1], 0);
-	assert_int_equal(graph_open_calls(g), 0);
+	assert_int_equal(calls_open(g), 0);
 }
 
 /* An interrupt comes between the reading of a record's TSC and its reservation. */
@@ -134,7 +134,7 @@ static void interrupt_before_the_entry_is_written(void **state)
 	assert_int_equal(follow(RING_GRAPH_RETURN, 5, 0, 2, now - b), 1);
 	now = irq;
 	leave(5, 0, 1, a, 0);
-	assert_int_equal(graph_open_calls(g), 0);
+	assert_int_equal(calls_open(g), 0);
 }
 
 static void lost_returns(void **state)
@@ -147,13 +147,13 @@ static void lost_returns(void **state)
 	enter(1, 0, 2, 3); /* neither of them is seen to return; the inner is of b's function */
 	leave(1, 0, 2, b, 1);
 	leave(1, 0, 1, a, 0);
-	assert_int_equal(graph_open_calls(g), 0);
+	assert_int_equal(calls_open(g), 0);
 	/* entries inside whose caller's return is the next to be seen */
 	a = enter(1, 0, 1, 0);
 	for (u16 d = 1; d < 10; d++)
 		enter(1, 0, 2u + d, d);
 	leave(1, 0, 1, a, 0);
-	assert_int_equal(graph_open_calls(g), 0);
+	assert_int_equal(calls_open(g), 0);
 }
 
 static void lost_entries(void **state)
@@ -167,9 +167,9 @@ static void lost_entries(void **state)
 	now += 10; /* the entry at b is lost */
 	enter(1, 0, 4, 1); /* shows too little; its return is lost too */
 	leave(1, 0, 3, b, 1); /* what began after b is over */
-	assert_int_equal(graph_open_calls(g), 1);
+	assert_int_equal(calls_open(g), 1);
 	leave(1, 0, 3, a - 5, 0); /* what began before a encloses it */
-	assert_int_equal(graph_open_calls(g), 0);
+	assert_int_equal(calls_open(g), 0);
 }
 
 /* The task's outermost return is lost: nothing encloses it, and no later return closes it. */
@@ -179,14 +179,14 @@ static void lost_outermost_return(void **state)
 
 	(void)state;
 	enter(1, 0, 1, 0);
-	graph_lost(g, (now + 50) & TSC_MASK);
+	calls_lost(g, (now + 50) & TSC_MASK);
 	a = enter(1, 0, 2, 1); /* wrong: nobody can know */
 	leave(1, 0, 2, a, 1);
 	a = enter(1, 0, 1, 0); /* the same call again */
 	b = enter(1, 0, 1, 1); /* no loss since: recursion */
 	leave(1, 0, 1, b, 1);
 	leave(1, 0, 1, a, 0);
-	assert_int_equal(graph_open_calls(g), 0);
+	assert_int_equal(calls_open(g), 0);
 }
 
 static void long_calls(void **state)
@@ -200,30 +200,30 @@ static void long_calls(void **state)
 		now += ticks;
 		leave(1, 0, 2, b, 1);
 	}
-	assert_int_equal(graph_open_calls(g), 1);
+	assert_int_equal(calls_open(g), 1);
 	b = enter(1, 0, 1, 1); /* the same function, close by: not taken for one another */
 	now += 1ull << 40;
 	leave(1, 0, 1, b, 1);
-	assert_int_equal(graph_open_calls(g), 1);
+	assert_int_equal(calls_open(g), 1);
 }
 
 static void never_returns(void **state)
 {
-	struct graph_call call;
+	struct open_call call;
 	u64 a = enter(1, 0, 1, 0), b = enter(1, 1, 2, 1), c = enter(1, 1, 2, 2);
 
 	(void)state;
-	assert_false(graph_forget(g, 2, ip(2), b & TSC_MASK, &call));
-	assert_false(graph_forget(g, 1, ip(1), b & TSC_MASK, &call));
-	assert_true(graph_forget(g, 1, ip(2), b, &call)); /* from the middle; all 64 bits will do */
+	assert_false(calls_forget(g, 2, ip(2), b & TSC_MASK, &call));
+	assert_false(calls_forget(g, 1, ip(1), b & TSC_MASK, &call));
+	assert_true(calls_forget(g, 1, ip(2), b, &call)); /* from the middle; all 64 bits will do */
 	assert_int_equal(call.depth, 1);
 	assert_int_equal(call.cpu, 1);
 	leave(1, 1, 2, c, 2); /* as its entry was shown */
-	assert_true(graph_forget(g, 1, ip(1), a & TSC_MASK, &call));
+	assert_true(calls_forget(g, 1, ip(1), a & TSC_MASK, &call));
 	assert_int_equal(call.depth, 0);
 	assert_int_equal(call.cpu, 0);
-	assert_int_equal(graph_open_calls(g), 0);
-	assert_false(graph_forget(g, 1, ip(1), a & TSC_MASK, &call));
+	assert_int_equal(calls_open(g), 0);
+	assert_false(calls_forget(g, 1, ip(1), a & TSC_MASK, &call));
 }
 
 /* Tasks come by the thousand and end inside a call, which nobody tells us. */
@@ -235,7 +235,7 @@ static void fork_storm(void **state)
 	for (u32 pid = 2; pid < 50000; pid++) {
 		enter(pid, 0, 2, 0);
 		enter(pid, 0, 3, 1);
-		assert_in_range(graph_open_calls(g), 1, 256);
+		assert_in_range(calls_open(g), 1, 256);
 		if (pid % 50)
 			continue;
 		inner = enter(1, 0, 2, 1); /* who is heard of is not forgotten */
@@ -248,13 +248,13 @@ static void fork_storm(void **state)
 		now += 100;
 		(void)follow(RING_GRAPH_ENTRY, 7, 0, i, 0);
 	}
-	assert_in_range(graph_open_calls(g), 1, 256);
+	assert_in_range(calls_open(g), 1, 256);
 }
 
 /* Any records at all: no crash, no growth, and what is balanced afterwards is right again. */
 static void any_records(void **state)
 {
-	struct graph_call call;
+	struct open_call call;
 	u64 a;
 
 	(void)state;
@@ -265,10 +265,10 @@ static void any_records(void **state)
 		now += (u64)rand() % 1000;
 		switch (rand() % 8) {
 		case 0:
-			(void)graph_forget(g, pid, ip((unsigned int)rand() % 4), now - 10, &call);
+			(void)calls_forget(g, pid, ip((unsigned int)rand() % 4), now - 10, &call);
 			break;
 		case 1:
-			graph_lost(g, now & TSC_MASK);
+			calls_lost(g, now & TSC_MASK);
 			break;
 		case 2 ... 4:
 			(void)follow(RING_GRAPH_ENTRY, pid, pid % 3, (unsigned int)rand() % 4, 0);
@@ -277,7 +277,7 @@ static void any_records(void **state)
 			(void)follow(RING_GRAPH_RETURN, pid, pid % 3, (unsigned int)rand() % 4,
 				     (u64)rand() << rand() % 30);
 		}
-		assert_true(graph_open_calls(g) <= 256);
+		assert_true(calls_open(g) <= 256);
 	}
 	a = enter(1000000, 0, 1, 0);
 	leave(1000000, 0, 1, a, 0);
