@@ -150,7 +150,7 @@ static char *add_parent(char *p, u64 parent, const struct output_names *names)
 	struct kernel_sym sym;
 	u64 off;
 
-	p = FMT_LIT(p, ",\"parent\":\"");
+	*p++ = '"';
 	if (names->sym(names->arg, parent, &sym, &off)) {
 		p = add_name(p, sym.name);
 		p = fmt_hex(FMT_LIT(p, "+0x"), off, 1);
@@ -166,16 +166,34 @@ static char *add_parent(char *p, u64 parent, const struct output_names *names)
 	return p;
 }
 
+static const char *const type_names[] = {
+	[TRACE_FUNCTION] = "function",
+	[TRACE_GRAPH_ENTRY] = "graph_entry",
+	[TRACE_GRAPH_RETURN] = "graph_return",
+	[TRACE_GRAPH_NEVER] = "graph_never",
+};
+
+static char *add_type(char *p, u8 type)
+{
+	const char *name =
+		type_names[type < ARRAY_SIZE(type_names) && type ? type : TRACE_FUNCTION];
+
+	p = fmt_bytes(FMT_LIT(p, ",\"type\":\""), name, strlen(name));
+	*p++ = '"';
+	return p;
+}
+
 void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names)
 {
-	/* four names at most, the comm, six numbers, the keys */
+	/* four names at most, the comm, eight numbers, the keys */
 	char *start = buf_reserve(b, (4 * JSON_NAME_MAX + TRACE_COMM_LEN) * JSON_ESCAPED_MAX + 512);
 	char *p = start;
 
 	if (!p)
 		return;
 	p = fmt_u64(FMT_LIT(p, "{\"seq\":"), r->seq);
-	p = fmt_u64(FMT_LIT(p, ",\"type\":\"function\",\"ts_ns\":"), r->ts_ns);
+	p = add_type(p, r->type);
+	p = fmt_u64(FMT_LIT(p, ",\"ts_ns\":"), r->ts_ns);
 	p = fmt_u64(FMT_LIT(p, ",\"cpu\":"), r->cpu);
 	p = fmt_u64(FMT_LIT(p, ",\"pid\":"), r->pid);
 	p = FMT_LIT(p, ",\"tgid\":");
@@ -187,10 +205,19 @@ void out_json_record(struct buf *b, const struct trace_record *r, const struct o
 	p = add_escaped(p, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
 	*p++ = '"';
 	p = add_function(p, r->ip, names);
-	p = add_parent(p, r->parent, names);
+	p = FMT_LIT(p, ",\"parent\":");
+	if (r->type == TRACE_GRAPH_RETURN)
+		p = FMT_LIT(p, "null");
+	else
+		p = add_parent(p, r->parent, names);
 	p = FMT_LIT(p, ",\"context\":\"");
 	out_text_flags(r->ctx, p);
-	p = FMT_LIT(p + 5, "\"}\n");
+	p = FMT_LIT(p + 5, "\"");
+	if (r->type > TRACE_FUNCTION)
+		p = fmt_u64(FMT_LIT(p, ",\"depth\":"), r->depth);
+	if (r->type == TRACE_GRAPH_RETURN)
+		p = fmt_u64(FMT_LIT(p, ",\"duration_ns\":"), r->duration_ns);
+	p = FMT_LIT(p, "}\n");
 	*p = 0;
 	b->len += (size_t)(p - start);
 }

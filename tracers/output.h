@@ -83,6 +83,8 @@ void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
  * {"seq":1,"type":"function","ts_ns":12345,"cpu":0,"pid":1,"tgid":1,"comm":"init",
  *  "function":"vfs_read","module":null,"ip":"0xffff...","parent":"ksys_read+0x5f","context":"...1."}
  * ts_ns is a number: ns since the guest's boot stay below 2^53 for 104 days; addresses are strings.
+ * The types graph_entry, graph_return and graph_never have "depth" as well, graph_return has
+ * "duration_ns", and null for its parent.
  * tgid is null when not known. A name that is not known is its address; "parent" of a module's
  * function ends in " [module]", as in a backtrace. */
 void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names);

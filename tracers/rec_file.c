@@ -35,6 +35,7 @@ struct rec_state {
 
 struct rec_writer {
 	struct output_meta meta;
+	u32 version;
 	/* the chunk under way; it ends at @open_end of the caller's buffer */
 	u8 open_type; /* 0: none */
 	u32 open_crc;
@@ -77,6 +78,7 @@ int rec_writer_create(const struct output_meta *meta, struct rec_writer **ret, s
 	if (!w)
 		goto fail;
 	w->meta = *meta;
+	w->version = strcmp(meta->tracer, "function_graph") ? REC_VERSION : REC_VERSION_2;
 	w->seen_slots = SEEN_MIN;
 	w->seen = calloc(w->seen_slots, sizeof(*w->seen));
 	w->tasks = calloc(REC_TASK_SLOTS, sizeof(*w->tasks));
@@ -310,9 +312,9 @@ static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r, 
 void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_record *r,
 		    const struct output_names *names)
 {
-	u32 task = task_slot(w, out, r);
-	u32 ip = sym_id(w, out, r->ip, names), parent = sym_id(w, out, r->parent, names);
-	bool is_new;
+	bool is_return = w->version > REC_VERSION && r->type == TRACE_GRAPH_RETURN, is_new;
+	u32 task = task_slot(w, out, r), ip = sym_id(w, out, r->ip, names);
+	u32 parent = is_return ? 0 : sym_id(w, out, r->parent, names);
 	u8 *start = chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new), *p = start;
 
 	if (!p)
@@ -325,7 +327,12 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 	}
 	p = put_record(p, &w->prev, r, task);
 	p = put_varint(p, ip);
-	p = put_varint(p, parent);
+	if (!is_return)
+		p = put_varint(p, parent);
+	if (w->version > REC_VERSION)
+		p = put_varint(p, r->depth);
+	if (is_return)
+		p = put_varint(p, r->duration_ns);
 	w->last_seq = r->seq;
 	chunk_seal(w, out, start, p);
 }
@@ -358,7 +365,7 @@ static json_t *clean_string(const char *s, size_t max)
 void rec_writer_head(struct rec_writer *w, struct buf *out)
 {
 	const struct output_meta *m = &w->meta;
-	u32 head[2] = { REC_VERSION, 0 };
+	u32 head[2] = { w->version, 0 };
 
 	buf_add(out, REC_MAGIC, REC_MAGIC_BYTES);
 	buf_add(out, head, sizeof(head));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recording file, version 1. Private to rec_file.c (writer) and rec_reader.c; described for
- * users in hvftrace-recording(5).
+ * The recording file, versions 1 and 2. Private to rec_file.c (writer) and rec_reader.c; described
+ * for users in hvftrace-recording(5). Version 2 has the records of function_graph; a trace of
+ * functions is still written as version 1.
  *
  *   file   = magic[8] version:u32 zero:u32 chunk...
  *   chunk  = type:u8 len:u32 payload[len] crc:u32      crc32 (IEEE) of type and payload
@@ -16,6 +17,8 @@
  *              flags:u8 [seq_step:v] [cpu:v] [task:v] [ctx:v] ts:z sym(ip):v sym(parent):v
  *              left out (flag clear): seq_step 1, and cpu, task and ctx as in the chunk's last record
  *              (0 before its first); ts is relative to the last record's (to ts for the first)
+ *              version 2: flags:u8 ... ts:z sym(ip):v [sym(parent):v] depth:v [duration:v]
+ *              parent in all types but TRACE_GRAPH_RETURN, duration in ns in that one
  *   LOST     count:u64 after_seq:u64
  *   END      JSON: the totals; the last chunk
  *
@@ -30,6 +33,7 @@
 #define REC_MAGIC       "HVFTREC\n"
 #define REC_MAGIC_BYTES 8
 #define REC_VERSION     1
+#define REC_VERSION_2   2 /* the highest that is read */
 #define REC_HEAD_BYTES  16
 #define REC_CHUNK_HEAD  5 /* type, len */
 #define REC_CHUNK_TAIL  4 /* crc */
@@ -54,9 +58,9 @@
 #define REC_F_ZERO     0x10 /* must be clear */
 #define REC_TYPE_SHIFT 5
 
-/* the longest record: flags and seven varints */
+/* the longest record: flags and eight varints */
 #define REC_VARINT_MAX 10
-#define REC_RECORD_MAX (1 + 7 * REC_VARINT_MAX)
+#define REC_RECORD_MAX (1 + 8 * REC_VARINT_MAX)
 
 /** rec_crc32 - go on with @crc (0 to begin) over @len bytes; CRC-32 as in IEEE 802.3 and zlib */
 u32 rec_crc32(u32 crc, const void *data, size_t len);

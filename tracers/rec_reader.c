@@ -37,6 +37,7 @@ struct arena_block {
 struct rec_reader {
 	FILE *file; /* NULL: @mem */
 	struct cursor mem;
+	u32 version;
 	u64 offset; /* of the chunk under way */
 	struct output_meta meta;
 	bool ended;
@@ -371,21 +372,49 @@ static bool read_changes(struct rec_reader *r, u8 flags)
 	return true;
 }
 
+/* The address of a symbol by its number. */
+static bool read_address(struct rec_reader *r, u64 *ret)
+{
+	u64 i;
+
+	if (!get_varint_max(&r->cur, UINT32_MAX, &i) || i >= r->n_syms)
+		return false;
+	*ret = r->syms[i].addr;
+	return true;
+}
+
+/* From the parent on: what is there depends on the type. */
+static bool read_call(struct rec_reader *r)
+{
+	struct trace_record *p = &r->prev;
+	bool is_return = r->version > REC_VERSION && p->type == TRACE_GRAPH_RETURN;
+	u64 depth = 0;
+
+	p->parent = p->duration_ns = 0;
+	if (r->version > REC_VERSION && (!p->type || p->type > TRACE_GRAPH_NEVER))
+		return false;
+	if (!is_return && !read_address(r, &p->parent))
+		return false;
+	if (r->version > REC_VERSION && !get_varint_max(&r->cur, UINT16_MAX, &depth))
+		return false;
+	p->depth = (u16)depth;
+	return !is_return || get_varint(&r->cur, &p->duration_ns);
+}
+
 static int read_record(struct rec_reader *r, struct trace_record *rec, struct err *err)
 {
 	const struct rec_task *t;
-	u64 ts, ip, parent;
-	u8 flags;
+	u8 flags = 0;
+	u64 ts;
+	bool ok;
 
-	if (!cursor_u8(&r->cur, &flags) || (flags & REC_F_ZERO) || !read_changes(r, flags) ||
-	    !get_varint(&r->cur, &ts) || !get_varint_max(&r->cur, UINT32_MAX, &ip) ||
-	    !get_varint_max(&r->cur, UINT32_MAX, &parent) || ip >= r->n_syms || parent >= r->n_syms)
+	ok = cursor_u8(&r->cur, &flags) && !(flags & REC_F_ZERO) && read_changes(r, flags) &&
+	     get_varint(&r->cur, &ts) && read_address(r, &r->prev.ip);
+	r->prev.type = flags >> REC_TYPE_SHIFT;
+	if (!ok || !read_call(r))
 		return bad(r, err, "a record does not make sense");
 	t = &r->tasks[r->prev_task];
 	r->prev.ts_ns += (ts >> 1) ^ (0 - (ts & 1));
-	r->prev.ip = r->syms[ip].addr;
-	r->prev.parent = r->syms[parent].addr;
-	r->prev.type = flags >> REC_TYPE_SHIFT;
 	r->prev.pid = t->pid;
 	r->prev.tgid = t->tgid;
 	memcpy(r->prev.comm, t->comm, sizeof(t->comm));
@@ -510,7 +539,6 @@ static void reader_closep(struct rec_reader **r)
 static int read_head(struct rec_reader *r, struct err *err)
 {
 	u8 head[REC_HEAD_BYTES];
-	u32 version;
 	int rc;
 
 	rc = source_read(r, head, sizeof(head), err);
@@ -518,11 +546,12 @@ static int read_head(struct rec_reader *r, struct err *err)
 		return rc;
 	if (rc || memcmp(head, REC_MAGIC, REC_MAGIC_BYTES) != 0)
 		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0, "not a recording of hvftrace");
-	memcpy(&version, head + REC_MAGIC_BYTES, sizeof(version));
-	if (version != REC_VERSION)
+	memcpy(&r->version, head + REC_MAGIC_BYTES, sizeof(r->version));
+	if (r->version < REC_VERSION || r->version > REC_VERSION_2)
 		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0,
-			       "recording of format version %u; this program reads version %u",
-			       version, REC_VERSION);
+			       "recording of format version %u; this program reads versions %u "
+			       "to %u",
+			       r->version, REC_VERSION, REC_VERSION_2);
 	r->offset = sizeof(head);
 	rc = next_chunk(r, err);
 	if (rc < 0)

@@ -24,6 +24,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void read_everything(const void *data, size_t len)
 {
+	static const struct output_meta graph = { .tracer = "function_graph", .vcpus = 2 };
+	struct out_layout *layout;
 	struct output_names names;
 	struct trace_record rec;
 	struct rec_reader *r;
@@ -33,6 +35,7 @@ static void read_everything(const void *data, size_t len)
 
 	if (rec_reader_open_mem(data, len, &r, NULL))
 		return;
+	MUST(!out_layout_create(&graph, &layout, NULL));
 	names = rec_reader_names(r);
 	while (!rec_reader_next(r, &kind, &rec, NULL) && (kind == REC_RECORD || kind == REC_LOST)) {
 		MUST(n++ <= len); /* an item takes a byte at least */
@@ -42,7 +45,11 @@ static void read_everything(const void *data, size_t len)
 		buf_reset(&b);
 		out_text_record(&b, &rec, &names);
 		out_json_record(&b, &rec, &names);
+		out_layout_record(layout, &b, &rec, &names);
+		MUST(!buf_failed(&b));
 	}
+	out_layout_flush(layout, &b, &names);
+	out_layout_destroy(layout);
 	buf_deinit(&b);
 	rec_reader_close(r);
 }
@@ -64,7 +71,8 @@ static void read_forged(const u8 *data, size_t size)
 	struct buf b = { 0 };
 	u8 type, len;
 
-	buf_add(&b, REC_MAGIC "\x01\0\0\0\0\0\0\0", REC_HEAD_BYTES);
+	buf_add(&b, REC_MAGIC, REC_MAGIC_BYTES);
+	buf_add(&b, size % 2 ? "\x01\0\0\0\0\0\0\0" : "\x02\0\0\0\0\0\0\0", 8);
 	add_chunk(&b, REC_CHUNK_META, "{\"vcpus\":2}", 11);
 	while (cursor_u8(&c, &type) && cursor_u8(&c, &len)) {
 		size_t n = MIN((size_t)len, cursor_left(&c));
@@ -87,17 +95,28 @@ static bool one_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 }
 
 /* A record of arbitrary bytes; false at the end of the input. */
-static bool next_record(struct cursor *c, struct trace_record *r)
+static bool next_record(struct cursor *c, bool graph, struct trace_record *r)
 {
 	memset(r, 0, sizeof(*r));
-	return cursor_bytes(c, r, offsetof(struct trace_record, type)) &&
-	       cursor_bytes(c, r->comm, 4);
+	if (!cursor_bytes(c, r, offsetof(struct trace_record, type)) ||
+	    !cursor_bytes(c, r->comm, 4))
+		return false;
+	r->type = (u8)(TRACE_FUNCTION + (graph ? r->seq % 4 : 0));
+	if (!graph)
+		r->depth = 0;
+	if (r->type == TRACE_GRAPH_RETURN)
+		r->parent = 0;
+	else
+		r->duration_ns = 0;
+	return true;
 }
 
 static void round_trip(const u8 *data, size_t size)
 {
 	const struct output_names names = { one_sym, NULL };
-	const struct output_meta meta = { .tracer = "function" };
+	const bool graph = size % 2;
+	const struct output_meta meta = { .tracer = "function_graph" };
+	const struct output_meta plain = { .tracer = "function" };
 	struct cursor c = cursor_init(data, size), again = c;
 	struct trace_record want, got;
 	struct rec_writer *w;
@@ -105,18 +124,19 @@ static void round_trip(const u8 *data, size_t size)
 	struct buf b = { 0 };
 	enum rec_kind kind;
 
-	MUST(!rec_writer_create(&meta, &w, NULL));
+	MUST(!rec_writer_create(graph ? &meta : &plain, &w, NULL));
 	rec_writer_head(w, &b);
-	while (next_record(&c, &want))
+	while (next_record(&c, graph, &want))
 		rec_writer_add(w, &b, &want, &names);
 	rec_writer_end(w, &b, &meta);
 	MUST(!buf_failed(&b));
 	MUST(!rec_reader_open_mem(b.data, b.len, &r, NULL));
-	while (next_record(&again, &want)) {
+	while (next_record(&again, graph, &want)) {
 		MUST(!rec_reader_next(r, &kind, &got, NULL) && kind == REC_RECORD);
 		MUST(got.seq == want.seq && got.ts_ns == want.ts_ns && got.ip == want.ip);
 		MUST(got.parent == want.parent && got.pid == want.pid && got.tgid == want.tgid);
-		MUST(got.cpu == want.cpu && got.ctx == want.ctx);
+		MUST(got.cpu == want.cpu && got.ctx == want.ctx && got.type == want.type);
+		MUST(got.depth == want.depth && got.duration_ns == want.duration_ns);
 		MUST(!strcmp(got.comm, want.comm));
 	}
 	MUST(!rec_reader_next(r, &kind, &got, NULL) && kind == REC_END);

@@ -19,6 +19,8 @@
 
 static u64 rng;
 
+static bool graph; /* records of function_graph, version 2 */
+
 static u64 next_random(void)
 {
 	rng ^= rng << 13;
@@ -59,14 +61,22 @@ static struct trace_record make_record(u64 seq)
 	r.pid = (u32)(next_random() % 300);
 	r.tgid = r.pid / 2;
 	snprintf(r.comm, sizeof(r.comm), "task-%u", r.pid % 50);
+	if (!graph)
+		return r;
+	r.type = (u8)(TRACE_FUNCTION + next_random() % 4);
+	r.depth = (u16)(next_random() % 30 ? next_random() % 50 : 65535);
+	if (r.type == TRACE_GRAPH_RETURN) {
+		r.parent = 0;
+		r.duration_ns = next_random() >> next_random() % 60;
+	}
 	return r;
 }
 
-static const struct output_meta meta = { .tracer = "function",
-					 .guest = "qemu:/run/\xff\"vm",
-					 .release = "6.1.0-57-cloud-amd64",
-					 .vcpus = 4,
-					 .started_ns = 1795962544123456789 };
+static struct output_meta meta = { .tracer = "function",
+				   .guest = "qemu:/run/\xff\"vm",
+				   .release = "6.1.0-57-cloud-amd64",
+				   .vcpus = 4,
+				   .started_ns = 1795962544123456789 };
 
 /* The buffer is emptied into @file after every @flush_every records, as a stream would do. */
 static void write_all(struct buf *file, size_t flush_every)
@@ -130,6 +140,8 @@ static void same_record(const struct trace_record *got, const struct trace_recor
 	assert_int_equal(got->cpu, want->cpu);
 	assert_int_equal(got->ctx, want->ctx);
 	assert_int_equal(got->type, want->type);
+	assert_int_equal(got->depth, want->depth);
+	assert_int_equal(got->duration_ns, want->duration_ns);
 	assert_string_equal(got->comm, want->comm);
 }
 
@@ -150,7 +162,8 @@ static enum rec_kind read_back(struct rec_reader *r, u64 *n_ret)
 			want = make_record(++*n_ret);
 			same_record(&got, &want);
 			check_name(&names, got.ip);
-			check_name(&names, got.parent);
+			if (got.type != TRACE_GRAPH_RETURN)
+				check_name(&names, got.parent);
 		} else {
 			return kind;
 		}
@@ -169,7 +182,8 @@ static void check_round_trip(size_t flush_every)
 	write_all(&file, flush_every);
 	assert_int_equal(rec_reader_open_mem(file.data, file.len, &r, NULL), 0);
 	m = rec_reader_meta(r);
-	assert_string_equal(m->tracer, "function");
+	assert_string_equal(m->tracer, meta.tracer);
+	assert_int_equal(file.data[REC_MAGIC_BYTES], graph ? 2 : 1);
 	assert_string_equal(m->guest, "qemu:/run/\xef\xbf\xbd\"vm");
 	assert_string_equal(m->release, meta.release);
 	assert_int_equal(m->vcpus, 4);
@@ -366,6 +380,46 @@ static void forged_contents_are_refused(void **state)
 	}
 }
 
+/* Records of version 2, each with a symbol to refer to. */
+static void forged_calls_are_refused(void **state)
+{
+#define START "\x01\0\0\0\0\0\0\0\0"
+	static const struct {
+		u32 len;
+		const char *payload;
+		int rc;
+	} cases[] = {
+		/* flags, ts, ip, parent, depth */
+		{ 9 + 5, START "\x20\0\0\0\0", 0 },
+		{ 9 + 5, START "\x40\0\0\0\x05", 0 },
+		{ 9 + 5, START "\x80\0\0\0\x05", 0 },
+		{ 9 + 5, START "\x60\0\0\x05\x07", 0 }, /* depth, duration */
+		{ 9 + 5, START "\x00\0\0\0\0", -EBADMSG }, /* types there are not */
+		{ 9 + 5, START "\xa0\0\0\0\0", -EBADMSG },
+		{ 9 + 4, START "\x40\0\0\0", -EBADMSG }, /* no depth */
+		{ 9 + 5, START "\x40\0\0\x01\0", -EBADMSG }, /* symbol 1 */
+		{ 9 + 7, START "\x40\0\0\0\x80\x80\x04", -EBADMSG }, /* depth 65536 */
+		{ 9 + 4, START "\x60\0\0\x05", -EBADMSG }, /* no duration */
+	};
+	struct trace_record rec;
+	enum rec_kind kind;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		struct buf b = { 0 };
+		struct rec_reader *r;
+
+		buf_add(&b, REC_MAGIC "\x02\0\0\0\0\0\0\0", 16);
+		add_chunk(&b, 'M', "{}", 2);
+		add_chunk(&b, 'S', "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 15);
+		add_chunk(&b, 'R', cases[i].payload, cases[i].len);
+		assert_int_equal(rec_reader_open_mem(b.data, b.len, &r, NULL), 0);
+		assert_int_equal(rec_reader_next(r, &kind, &rec, NULL), cases[i].rc);
+		rec_reader_close(r);
+		buf_deinit(&b);
+	}
+}
+
 static void reads_files(void **state)
 {
 	char path[] = "/tmp/test_tracers_file.XXXXXX";
@@ -431,15 +485,37 @@ static void crc_is_the_usual_one(void **state)
 			 rec_crc32(rec_crc32(0, "12345678912", 11), "3456789123456789", 16));
 }
 
+static int as_graph(void **state)
+{
+	(void)state;
+	graph = true;
+	strcpy(meta.tracer, "function_graph");
+	return 0;
+}
+
+static int as_function(void **state)
+{
+	(void)state;
+	graph = false;
+	strcpy(meta.tracer, "function");
+	return 0;
+}
+
+#define graph_test(f) cmocka_unit_test_setup_teardown(f, as_graph, as_function)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_comes_back),
+		graph_test(what_is_written_comes_back),
 		cmocka_unit_test(few_bytes_a_record),
 		cmocka_unit_test(a_cut_file_is_good_up_to_the_cut),
+		graph_test(a_cut_file_is_good_up_to_the_cut),
 		cmocka_unit_test(any_flipped_bit_is_found),
+		graph_test(any_flipped_bit_is_found),
 		cmocka_unit_test(refuses_other_files),
 		cmocka_unit_test(forged_contents_are_refused),
+		cmocka_unit_test(forged_calls_are_refused),
 		cmocka_unit_test(reads_files),
 		cmocka_unit_test(more_tasks_than_slots),
 		cmocka_unit_test(crc_is_the_usual_one),

@@ -68,6 +68,39 @@ static void a_record_byte_for_byte(void **state)
 	buf_deinit(&b);
 }
 
+static void calls_and_returns(void **state)
+{
+	struct trace_record r = { .seq = 9,
+				  .ts_ns = 12345,
+				  .ip = 0xffffffff81234500,
+				  .parent = 0xffffffff8123455f,
+				  .duration_ns = 7000000000,
+				  .depth = 3,
+				  .pid = 1,
+				  .type = TRACE_GRAPH_ENTRY };
+	struct one_name n = { "f", NULL };
+	struct output_names names = { one_sym, &n };
+	struct buf b = { 0 };
+
+	(void)state;
+	out_json_record(&b, &r, &names);
+	assert_non_null(strstr(b.data, "{\"seq\":9,\"type\":\"graph_entry\",\"ts_ns\":12345,"));
+	assert_non_null(
+		strstr(b.data, ",\"parent\":\"f+0x5f\",\"context\":\".....\",\"depth\":3}\n"));
+	buf_reset(&b);
+	r.type = TRACE_GRAPH_RETURN;
+	out_json_record(&b, &r, &names);
+	assert_non_null(strstr(b.data, "\"type\":\"graph_return\","));
+	assert_non_null(strstr(b.data, ",\"parent\":null,\"context\":\".....\",\"depth\":3,"
+				       "\"duration_ns\":7000000000}\n"));
+	buf_reset(&b);
+	r.type = TRACE_GRAPH_NEVER;
+	out_json_record(&b, &r, &names);
+	assert_non_null(strstr(b.data, "\"type\":\"graph_never\","));
+	assert_non_null(strstr(b.data, ",\"depth\":3}\n"));
+	buf_deinit(&b);
+}
+
 /* What U+FFFD replaces: every case of Unicode's table 3-7 just inside and just outside. */
 static void utf8_is_checked(void **state)
 {
@@ -204,6 +237,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_record_byte_for_byte),
+		cmocka_unit_test(calls_and_returns),
 		cmocka_unit_test(utf8_is_checked),
 		cmocka_unit_test(any_bytes_are_valid_json),
 		cmocka_unit_test(a_name_without_end_is_cut),
