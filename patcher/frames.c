@@ -183,7 +183,7 @@ int frames_walk_chain(struct frames *f, const struct frames_snapshot *s,
 		rc = link_at(f, s, n, from->slot, &fr);
 		if (rc)
 			return rc;
-		f->chain[f->n_chain++] = (struct frames_life){ n, fr.slot, fr.tsc };
+		f->chain[f->n_chain++] = (struct frames_life){ n, fr.slot, fr.tsc, 0 };
 	}
 	*final_ret = fr.ret;
 	return in_agent(f, fr.ret) ? -ENOENT : 0;

@@ -35,6 +35,7 @@ struct frames_life {
 	u32 n;
 	u64 slot;
 	u64 tsc;
+	u64 put_back; /* what was written to the cell */
 };
 
 struct frames {
@@ -64,7 +65,8 @@ void frames_deinit(struct frames *f);
 
 /**
  * frames_collect - give dead frames back, orphans too
- * @cells: look at every stack cell: one that is not mapped any more is of a stack that is gone
+ * @cells: look at every stack cell: one that is not mapped any more is of a stack that is gone. Only
+ *         where -EFAULT cannot mean RAM that we do not know
  * @fn:    called for each dead one after it was given back; may be NULL
  *
  * Return: 0; -ENOMEM; -ESTALE the memory is not the agent's any more; what io returns, but for -EFAULT

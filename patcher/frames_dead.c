@@ -253,7 +253,7 @@ static int give_back(struct frames *f, u32 n)
 				     sizeof(head));
 	if (rc)
 		return rc;
-	if (f->tail - head >= f->nr)
+	if (head > f->tail || f->tail - head >= f->nr)
 		return 0;
 	rc = f->io.data_write(f->io.arg, frames_off_of(f, n) + offsetof(struct agent_frame, slot),
 			      &free_slot, sizeof(free_slot));

@@ -51,17 +51,17 @@ int frames_put_back(struct frames *f, u32 n)
 		rc = frames_walk_chain(f, NULL, &fr, &final);
 	if (rc)
 		return rc == -EFAULT || rc == -ENOENT ? 0 : rc;
-	/* noted first: a cell that was written and not noted would be counted as left */
-	f->restored[n] = (struct frames_life){ n, fr.slot, fr.tsc };
-	for (u32 i = 0; i < f->n_chain; i++)
-		f->restored[f->chain[i].n] = f->chain[i];
 	rc = f->io.write(f->io.arg, fr.slot, &final, sizeof(final));
 	if (!rc)
 		rc = frames_read_u64(f, fr.slot, &now);
-	if (!rc)
-		fault_point("graph.restored");
 	if (rc || now != final)
 		return rc == -ESRCH ? rc : -EPERM;
+	f->restored[n] = (struct frames_life){ n, fr.slot, fr.tsc, final };
+	for (u32 i = 0; i < f->n_chain; i++) {
+		f->chain[i].put_back = final;
+		f->restored[f->chain[i].n] = f->chain[i];
+	}
+	fault_point("graph.restored");
 	return 1;
 }
 
@@ -77,9 +77,10 @@ int frames_settle(struct frames *f)
 		if (!frames_was_restored(f, c->n, &c->f))
 			continue;
 		rc = frames_read_u64(f, c->f.slot, &cell);
-		/* the guest's kretprobe that came between has the address; ours, written again */
+		/* written again by somebody who had read it before; or by the guest's kretprobe, which
+		 * then knows our address in its place */
 		if ((rc && rc != -EFAULT) || cell == frames_trampoline(f, c->n) ||
-		    frames_is_foreign(f, cell))
+		    (frames_is_foreign(f, cell) && cell != f->restored[c->n].put_back))
 			continue;
 		rc = 0;
 		c->verdict = QUIET;

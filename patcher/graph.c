@@ -221,11 +221,25 @@ static int settle(struct guest *g, u64 deadline, struct err *err)
 	return rc ? failed(g, rc, err) : 0;
 }
 
+/*
+ * Memory that the guest got after the attach reads as not mapped, and so does what page tables in it
+ * map: v6.1 mm/memory_hotplug.c add_memory_resource() raises max_pfn (x86 update_end_of_memory_vars()).
+ */
+static bool all_ram_is_known(struct guest *g)
+{
+	const struct vm_ram *last = vm_ram(g->vm, vm_ram_count(g->vm) - 1);
+	u64 addr, max_pfn;
+
+	return !kernel_sym(g->k, "max_pfn", &addr) &&
+	       !guest_read(g, addr, &max_pfn, sizeof(max_pfn), NULL) &&
+	       max_pfn <= (last->base.v + last->len_bytes) / PAGE_SIZE;
+}
+
 /* The dead, what can be put back, and, once nobody is on the way, what was on the way then. */
 static int put_back_rounds(struct guest *g, u64 *restored, struct err *err)
 {
 	u64 deadline = monotonic_ns() + SETTLE_NS, before;
-	int rc = frames_collect(&g->agent.returns->f, true, NULL, NULL);
+	int rc = frames_collect(&g->agent.returns->f, all_ram_is_known(g), NULL, NULL);
 
 	if (rc)
 		return failed(g, rc, err);
@@ -308,8 +322,9 @@ static int adopt(struct guest *g, struct err *err)
 		return rc;
 	rc = vm_view_read(a->view, 0, &h, sizeof(h));
 	if (rc)
-		return failed(g, rc, err);
-	rc = has_no_frames(&h, text, data);
+		rc = failed(g, rc, err);
+	else
+		rc = has_no_frames(&h, text, data);
 	if (rc || !frames_header_ok(&h, text, s->alloc_bytes[JOURNAL_AGENT_TEXT], data,
 				    s->alloc_bytes[JOURNAL_AGENT_DATA])) {
 		vm_view_destroy(a->view);

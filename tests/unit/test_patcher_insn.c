@@ -50,6 +50,11 @@ static void calls_round_trip_within_reach(void **state)
 		assert_int_equal(insn_make_call(ip, target, bytes), 0);
 		assert_true(insn_call_target(ip, bytes, &back));
 		assert_true(back == target);
+		assert_int_equal(insn_make_jump(ip, target, bytes), 0);
+		assert_int_equal(bytes[0], 0xe9);
+		bytes[0] = 0xe8; /* the same but for the opcode */
+		assert_true(insn_call_target(ip, bytes, &back));
+		assert_true(back == target);
 	}
 	assert_int_equal(insn_make_call(ip, ip + 5 + 0x80000000ull, bytes), -ERANGE);
 	assert_int_equal(insn_make_call(ip, ip + 5 - 0x80000001ull, bytes), -ERANGE);
