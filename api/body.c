@@ -254,8 +254,9 @@ static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
 		problem_add(p, "/tracer", "is required");
 	else
 		b->tracer = take_string(v, "/tracer", 32, p);
-	if (b->tracer && strcmp(b->tracer, "function") != 0)
-		problem_add(p, "/tracer", "must be \"function\"");
+	if (b->tracer && strcmp(b->tracer, "function") != 0 &&
+	    strcmp(b->tracer, "function_graph") != 0)
+		problem_add(p, "/tracer", "must be \"function\" or \"function_graph\"");
 	v = json_object_get(doc, "mode");
 	mode = v ? take_string(v, "/mode", 32, p) : NULL;
 	if (mode && strcmp(mode, "overwrite") == 0)

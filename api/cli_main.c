@@ -10,7 +10,7 @@
 static int cli_help(struct cli *c, int argc, char **argv);
 
 #define TRACE_OPTIONS                                                                           \
-	"  -p function     the tracer (default)\n"                                              \
+	"  -p TRACER       function (default) or function_graph: calls with their durations\n"  \
 	"  -l GLOB         trace only functions that match; may be repeated; :mod:NAME for a\n" \
 	"                  module's\n"                                                          \
 	"  -n GLOB         but not these; may be repeated\n"                                    \
@@ -40,12 +40,12 @@ static const struct cli_verb verbs[] = {
 	{ "functions", "G [GLOB]...", "functions that can be traced",
 	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*'\n", cli_functions },
 	{ "modules", "G", "modules loaded in a guest", "", cli_modules },
-	{ "trace", "G [-p function] [-l GLOB]... [-n GLOB]... [-P PID]... [OPTION]...",
+	{ "trace", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-P PID]... [OPTION]...",
 	  "show function calls as they happen",
 	  TRACE_OPTIONS "  --format WHAT   text (ftrace's layout, default) or json (a line each)\n"
 			"\n  hvftrace trace web1 -l 'vfs_*' --duration 5s\n",
 	  cli_trace },
-	{ "record", "G [-p function] [-l GLOB]... [-n GLOB]... [-P PID]... [--duration T] -o FILE",
+	{ "record", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-P PID]... [--duration T] -o FILE",
 	  "record function calls into a file",
 	  TRACE_OPTIONS "  -o FILE         where to\n"
 			"\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n",

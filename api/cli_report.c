@@ -12,6 +12,7 @@
 
 struct report {
 	struct rec_reader *reader;
+	struct out_layout *layout;
 	bool json;
 	struct buf out;
 	struct output_meta meta; /* with the totals, of a first pass */
@@ -74,13 +75,15 @@ static void put(struct report *r, enum rec_kind kind, const struct trace_record 
 		if (r->json)
 			out_json_record(&r->out, rec, names);
 		else
-			out_text_record(&r->out, rec, names);
+			out_layout_record(r->layout, &r->out, rec, names);
 	} else if (kind == REC_LOST && r->json) {
 		out_json_lost(&r->out, rec->seq, r->last_seq);
 	} else if (kind == REC_LOST) {
-		buf_addf(&r->out, "[LOST %llu EVENTS]\n", (unsigned long long)rec->seq);
+		out_layout_lost(r->layout, &r->out, rec->seq, names);
 	} else if (r->json) {
 		out_json_end(&r->out, &r->meta, kind == REC_CUT ? "cut" : "stopped");
+	} else {
+		out_layout_flush(r->layout, &r->out, names);
 	}
 }
 
@@ -94,8 +97,10 @@ static int print(struct report *r, const char *path)
 	if (rec_reader_open(path, &r->reader, &err) < 0)
 		return fail(path, &err);
 	names = rec_reader_names(r->reader);
+	if (out_layout_create(&r->meta, &r->layout, &err) < 0)
+		return fail(path, &err);
 	if (!r->json)
-		out_text_head(&r->out, &r->meta);
+		out_layout_head(r->layout, &r->out, &r->meta);
 	do {
 		if (rec_reader_next(r->reader, &kind, &rec, &err) < 0)
 			return fail(path, &err);
@@ -142,6 +147,7 @@ int cli_report(struct cli *c, int argc, char **argv)
 			(unsigned long long)r.meta.n_functions,
 			r.meta.restored ? "restored" : "NOT verified to be restored");
 	rec_reader_close(r.reader);
+	out_layout_destroy(r.layout);
 	buf_deinit(&r.out);
 	return status;
 }

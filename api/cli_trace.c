@@ -54,8 +54,9 @@ static int take_option(struct cli *c, const char *verb, int opt, struct trace_ar
 	switch (opt) {
 	case 'p':
 		json_object_set_new(a->body, "tracer", json_string(optarg));
-		if (strcmp(optarg, "function") != 0)
-			return cli_usage(verb, "-p takes function, not \"%s\"", optarg);
+		if (strcmp(optarg, "function") != 0 && strcmp(optarg, "function_graph") != 0)
+			return cli_usage(verb, "-p takes function or function_graph, not \"%s\"",
+					 optarg);
 		return -1;
 	case 'l':
 		return add_string(a->body, "filter", optarg)
@@ -122,6 +123,21 @@ static long long number(const json_t *doc, const char *key)
 	return (long long)json_integer_value(json_object_get(doc, key));
 }
 
+/* Of function_graph: how its calls ended. */
+static void calls(const json_t *graph)
+{
+	long long not_followed = number(graph, "lost_frames");
+
+	if (!json_is_object(graph))
+		return;
+	fprintf(stderr, " (%lld calls: %lld returned, %lld never will, %lld inside",
+		number(graph, "entries"), number(graph, "returns"), number(graph, "never_returned"),
+		number(graph, "inside"));
+	if (not_followed)
+		fprintf(stderr, "; %lld more not followed", not_followed);
+	putc(')', stderr);
+}
+
 /* The last line. Return: exit status. */
 static int close_line(const json_t *doc)
 {
@@ -131,7 +147,9 @@ static int close_line(const json_t *doc)
 	long long changed = number(restore, "sites_changed");
 	bool verified = json_is_true(json_object_get(restore, "verified"));
 
-	fprintf(stderr, "%lld records, %lld lost, %lld functions patched, ", number(doc, "records"),
+	fprintf(stderr, "%lld records", number(doc, "records"));
+	calls(json_object_get(doc, "graph"));
+	fprintf(stderr, ", %lld lost, %lld functions patched, ",
 		number(doc, "lost") + number(doc, "lost_readers"), number(doc, "functions"));
 	if (verified)
 		fputs("restored", stderr);

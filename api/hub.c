@@ -51,7 +51,9 @@ static void look(struct hub *h, u64 now)
 		if (client_left(c)) {
 			c->gone = true;
 			wake(c);
-		} else if (c->wants_beat && now - c->last_ns >= h->heartbeat_ns) {
+		} else if (c->wants_tick ||
+			   (c->wants_beat && now - c->last_ns >= h->heartbeat_ns)) {
+			c->wants_tick = false;
 			c->beat = true;
 			wake(c);
 		}
@@ -152,7 +154,7 @@ void hub_end(struct hub *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
-enum hub_why hub_wait(struct hub *h, struct hub_client *c)
+enum hub_why hub_wait(struct hub *h, struct hub_client *c, bool tick)
 {
 	enum hub_why why = HUB_SUSPENDED;
 
@@ -170,6 +172,7 @@ enum hub_why hub_wait(struct hub *h, struct hub_client *c)
 		why = HUB_AGAIN;
 	} else {
 		c->suspended = true;
+		c->wants_tick = tick;
 		MHD_suspend_connection(c->conn);
 	}
 	pthread_mutex_unlock(&h->lock);

@@ -21,6 +21,7 @@ struct hub_client {
 	int fd; /* the connection's socket */
 	bool half_close_is_end; /* TCP: a client's FIN cannot be told from its end */
 	bool wants_beat;
+	bool wants_tick; /* once */
 	bool suspended, woken, gone, beat;
 	u64 last_ns; /* CLOCK_MONOTONIC of its last output */
 };
@@ -55,10 +56,11 @@ enum hub_why {
 
 /**
  * hub_wait - the stream found nothing: suspend its connection, or say why not
+ * @tick: there is a HUB_BEAT within half a second, whether it is time for a heartbeat or not
  *
  * Context: the connection's HTTP thread, in the content reader.
  */
-enum hub_why hub_wait(struct hub *h, struct hub_client *c);
+enum hub_why hub_wait(struct hub *h, struct hub_client *c, bool tick);
 
 /** hub_output - note that the stream has just said something */
 void hub_output(struct hub *h, struct hub_client *c);

@@ -73,9 +73,11 @@ json_t *guest_doc(struct guest_entry *g)
 
 json_t *restore_doc(const struct guest_restore *r)
 {
-	return json_pack("{s:I, s:I, s:b, s:b}", "sites_restored", (json_int_t)r->sites_restored,
-			 "sites_changed", (json_int_t)r->sites_changed, "memory_freed",
-			 (int)r->memory_freed, "verified", (int)r->verified);
+	return json_pack(
+		"{s:I, s:I, s:I, s:I, s:b, s:b}", "sites_restored", (json_int_t)r->sites_restored,
+		"sites_changed", (json_int_t)r->sites_changed, "returns_restored",
+		(json_int_t)r->returns_restored, "returns_left", (json_int_t)r->returns_left,
+		"memory_freed", (int)r->memory_freed, "verified", (int)r->verified);
 }
 
 json_t *items_doc(json_t *items)

@@ -41,6 +41,18 @@ static json_t *asked(struct trace_entry *t, const char *key)
 	return v ? json_incref(v) : json_array();
 }
 
+/* null for a tracer that does not follow returns. */
+static json_t *graph_doc(const struct trace_info *i)
+{
+	if (!i->tracer || strcmp(i->tracer, "function_graph") != 0)
+		return json_null();
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "entries", (json_int_t)i->n_entries,
+			 "returns", (json_int_t)i->n_returns, "never_returned",
+			 (json_int_t)i->n_never, "inside", (json_int_t)i->n_inside, "lost_returns",
+			 (json_int_t)i->lost_returns, "lost_frames", (json_int_t)i->lost_frames,
+			 "frame_errors", (json_int_t)i->frame_errors);
+}
+
 json_t *trace_doc(struct trace_entry *t)
 {
 	struct trace_info i = { 0 };
@@ -64,10 +76,11 @@ json_t *trace_doc(struct trace_entry *t)
 			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn,
 			       "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
 	json_object_update_new(
-		doc, json_pack("{s:o, s:o, s:o, s:o}", "started", json_time(i.started_ns),
-			       "stopped", json_time(i.stopped_ns), "restore",
-			       i.state == TRACE_RUNNING ? json_null() : restore_doc(&i.restore),
-			       "error", failure_doc(&i)));
+		doc,
+		json_pack("{s:o, s:o, s:o, s:o, s:o}", "graph", graph_doc(&i), "started",
+			  json_time(i.started_ns), "stopped", json_time(i.stopped_ns), "restore",
+			  i.state == TRACE_RUNNING ? json_null() : restore_doc(&i.restore), "error",
+			  failure_doc(&i)));
 	if (!json_object_get(doc, "records") || !json_object_get(doc, "error")) {
 		json_decref(doc);
 		return NULL;

@@ -32,7 +32,9 @@ struct stream {
 	u64 lost_seen; /* of the trace's own losses, how many were reported */
 	u64 lost_here; /* records that were overwritten before this client took them */
 	struct output_meta meta;
+	struct output_names names; /* the trace's, while it is in use */
 	struct rec_writer *writer; /* STREAM_RECORDING */
+	struct out_layout *layout; /* STREAM_TEXT */
 	struct buf out;
 	size_t off; /* what of @out has been sent */
 	struct trace_record recs[STREAM_BATCH];
@@ -94,6 +96,16 @@ struct output_names stream_names(struct trace *t)
 	return (struct output_names){ .sym = sym, .arg = t };
 }
 
+/* For what is left of a trace that is gone. */
+static bool no_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	(void)arg;
+	(void)addr;
+	(void)ret;
+	(void)off_ret;
+	return false;
+}
+
 static void put_lost(struct stream *s, u64 count)
 {
 	switch (s->format) {
@@ -103,23 +115,22 @@ static void put_lost(struct stream *s, u64 count)
 	case STREAM_RECORDING:
 		rec_writer_lost(s->writer, &s->out, count);
 		break;
-	default: /* as print_trace_line() does (Linux v6.1 kernel/trace/trace.c), without its "CPU:n" */
-		buf_addf(&s->out, "[LOST %llu EVENTS]\n", (unsigned long long)count);
+	default:
+		out_layout_lost(s->layout, &s->out, count, &s->names);
 	}
 }
 
-static void put_record(struct stream *s, const struct trace_record *r,
-		       const struct output_names *names)
+static void put_record(struct stream *s, const struct trace_record *r)
 {
 	switch (s->format) {
 	case STREAM_NDJSON:
-		out_json_record(&s->out, r, names);
+		out_json_record(&s->out, r, &s->names);
 		break;
 	case STREAM_RECORDING:
-		rec_writer_add(s->writer, &s->out, r, names);
+		rec_writer_add(s->writer, &s->out, r, &s->names);
 		break;
 	default:
-		out_text_record(&s->out, r, names);
+		out_layout_record(s->layout, &s->out, r, &s->names);
 	}
 }
 
@@ -145,6 +156,8 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 		out_json_end(&s->out, &s->meta, reason);
 	else if (s->format == STREAM_RECORDING)
 		rec_writer_end(s->writer, &s->out, &s->meta);
+	else
+		out_layout_flush(s->layout, &s->out, &s->names);
 	s->ended = true;
 }
 
@@ -159,7 +172,6 @@ static void put_new_losses(struct stream *s, const struct trace_info *i)
 /* Format what there is, as a user of the trace. */
 static void fill_from(struct stream *s, struct trace *t)
 {
-	struct output_names names = stream_names(t);
 	struct trace_info info = { 0 };
 	struct err err = { 0 };
 	struct trace_page page = { .buf = s->recs, .max = STREAM_BATCH };
@@ -179,12 +191,26 @@ static void fill_from(struct stream *s, struct trace *t)
 	}
 	for (size_t k = 0; k < page.n; k++) {
 		put_gap(s, s->recs[k].seq);
-		put_record(s, &s->recs[k], &names);
+		put_record(s, &s->recs[k]);
 		s->after = s->recs[k].seq;
 	}
 	if (page.n || info.state == TRACE_RUNNING)
 		return;
 	put_end(s, &info, info.state == TRACE_FAILED ? err_code_name(info.error.code) : "stopped");
+}
+
+/* What a layout holds back must not wait for a record that may not come. */
+static void put_held(struct stream *s)
+{
+	struct output_names names = { .sym = no_sym };
+	bool used = s->layout && registry_trace_use(s->trace);
+
+	if (used)
+		names = stream_names(s->trace->trace);
+	if (s->layout)
+		out_layout_flush(s->layout, &s->out, &names);
+	if (used)
+		registry_trace_unuse(s->trace);
 }
 
 /* Put what is new into @out. Return: false when there is nothing. */
@@ -193,10 +219,12 @@ static bool fill(struct stream *s)
 	buf_reset(&s->out);
 	s->off = 0;
 	if (registry_trace_use(s->trace)) {
+		s->names = stream_names(s->trace->trace);
 		fill_from(s, s->trace->trace);
+		s->names = (struct output_names){ .sym = no_sym };
 		registry_trace_unuse(s->trace);
 	} else {
-		/* deleted under us: what we had not sent yet is gone */
+		/* deleted under us: what we had not sent yet is gone, and so are names */
 		put_gap(s, s->trace->last.n_records + 1);
 		put_new_losses(s, &s->trace->last);
 		put_end(s, &s->trace->last, "deleted");
@@ -215,16 +243,22 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 			return MHD_CONTENT_READER_END_OF_STREAM;
 		if (fill(s))
 			continue;
-		switch (hub_wait(server_hub(s->srv), &s->client)) {
+		switch (hub_wait(server_hub(s->srv), &s->client,
+				 s->layout && out_layout_holds(s->layout))) {
 		case HUB_SUSPENDED:
 			return 0;
 		case HUB_AGAIN:
 			break;
 		case HUB_BEAT:
+			if (s->layout) {
+				put_held(s);
+				break;
+			}
 			buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n",
 				 (unsigned long long)s->after);
 			break;
 		case HUB_ENDING:
+			put_held(s);
 			put_end(s,
 				&(struct trace_info){ .n_records = s->after,
 						      .n_lost = s->lost_seen },
@@ -276,6 +310,7 @@ static void delete_trace(void *arg)
 static void stream_free(struct stream *s)
 {
 	rec_writer_destroy(s->writer);
+	out_layout_destroy(s->layout);
 	buf_deinit(&s->out);
 	free(s);
 }
@@ -316,16 +351,19 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t)
 
 static int put_head(struct stream *s, struct err *err)
 {
-	int r;
+	int r = 0;
 
 	if (s->format == STREAM_TEXT)
-		out_text_head(&s->out, &s->meta);
-	if (s->format != STREAM_RECORDING)
-		return 0;
-	r = rec_writer_create(&s->meta, &s->writer, err);
-	if (r == 0)
+		r = out_layout_create(&s->meta, &s->layout, err);
+	else if (s->format == STREAM_RECORDING)
+		r = rec_writer_create(&s->meta, &s->writer, err);
+	if (r < 0)
+		return r;
+	if (s->layout)
+		out_layout_head(s->layout, &s->out, &s->meta);
+	else if (s->writer)
 		rec_writer_head(s->writer, &s->out);
-	return r;
+	return 0;
 }
 
 static void fill_client(struct hub_client *c, struct MHD_Connection *conn, struct stream *s)
@@ -357,6 +395,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->format = opts->format;
 	s->after = opts->after;
 	s->on_close = opts->on_close;
+	s->names.sym = no_sym;
 	fill_client(&s->client, conn, s);
 	fill_meta(&s->meta, t);
 	trace_get_info(t->trace, &info);

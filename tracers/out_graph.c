@@ -344,3 +344,8 @@ void out_graph_flush(struct out_graph *o, struct buf *b, const struct output_nam
 	while (o->first != o->next)
 		print_first(o, b, names);
 }
+
+bool out_graph_holds(const struct out_graph *o)
+{
+	return o->first != o->next;
+}

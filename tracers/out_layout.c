@@ -58,6 +58,11 @@ void out_layout_flush(struct out_layout *l, struct buf *b, const struct output_n
 		out_graph_flush(l->graph, b, names);
 }
 
+bool out_layout_holds(const struct out_layout *l)
+{
+	return l->graph && out_graph_holds(l->graph);
+}
+
 /* As print_trace_line() does (Linux v6.1 kernel/trace/trace.c), without its "CPU:n". */
 void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
 		     const struct output_names *names)

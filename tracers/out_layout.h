@@ -17,6 +17,7 @@ void out_graph_destroy(struct out_graph *o);
 void out_graph_head(struct buf *b, const struct output_meta *meta);
 void out_graph_record(struct out_graph *o, struct buf *b, const struct trace_record *r,
 		      const struct output_names *names);
+bool out_graph_holds(const struct out_graph *o);
 void out_graph_flush(struct out_graph *o, struct buf *b, const struct output_names *names);
 
 #endif

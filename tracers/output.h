@@ -75,6 +75,8 @@ void out_layout_head(const struct out_layout *l, struct buf *b, const struct out
 void out_layout_record(struct out_layout *l, struct buf *b, const struct trace_record *r,
 		       const struct output_names *names);
 void out_layout_flush(struct out_layout *l, struct buf *b, const struct output_names *names);
+/** out_layout_holds - is anything held back? */
+bool out_layout_holds(const struct out_layout *l);
 /** out_layout_lost - "[LOST n EVENTS]", after what is held back */
 void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
 		     const struct output_names *names);

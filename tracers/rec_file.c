@@ -7,6 +7,7 @@
  */
 #include "tracers/output.h"
 #include "tracers/rec_format.h"
+#include "tracers/rec_varint.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -50,21 +51,6 @@ struct rec_writer {
 	u32 victim;
 	u32 last_task; /* a guess */
 };
-
-static u8 *put_varint(u8 *p, u64 v)
-{
-	while (v >= 0x80) {
-		*p++ = (u8)(v | 0x80);
-		v >>= 7;
-	}
-	*p++ = (u8)v;
-	return p;
-}
-
-static u64 zigzag(s64 v)
-{
-	return ((u64)v << 1) ^ (u64)(v >> 63);
-}
 
 static void put_u32(void *p, u32 v)
 {

@@ -5,6 +5,7 @@
  */
 #include "tracers/output.h"
 #include "tracers/rec_format.h"
+#include "tracers/rec_varint.h"
 
 #include "base/cleanup.h"
 #include "base/cursor.h"
@@ -142,29 +143,6 @@ static int next_chunk(struct rec_reader *r, struct err *err)
 	r->cur = cursor_init(r->payload, len);
 	r->offset += sizeof(head) + len + sizeof(tail);
 	return 0;
-}
-
-static bool get_varint(struct cursor *c, u64 *ret)
-{
-	u64 v = 0;
-
-	for (unsigned int shift = 0; shift < 64 && c->pos < c->len; shift += 7) {
-		u8 byte = c->data[c->pos++];
-
-		if (shift == 63 && byte > 1)
-			return false;
-		v |= (u64)(byte & 0x7f) << shift;
-		if (!(byte & 0x80)) {
-			*ret = v;
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool get_varint_max(struct cursor *c, u64 max, u64 *ret)
-{
-	return get_varint(c, ret) && *ret <= max;
 }
 
 static char *arena_string(struct rec_reader *r, const void *s, size_t len)

@@ -11,6 +11,9 @@
  *   fake-stop    the first attempt to stop fails, journal.failed
  *   fake-slow    starting waits for the file that HVFTRACE_FAKE_GATE names
  *
+ * The tracer function_graph makes calls in groups of six records: a call with one callee, both with
+ * their returns, then a call that never returns.
+ *
  * A filter "err:CODE" makes starting fail with this code; "pids": [99999] with filter.no_such_pid.
  */
 #include "tracers/trace.h"
@@ -38,7 +41,7 @@ struct trace {
 	struct trace_info info;
 	u64 lost_every, per_tick, dies_at;
 	u32 kept;
-	bool ending, joined;
+	bool ending, joined, graph;
 	size_t armed[FAKE_FUNCTIONS];
 };
 
@@ -70,6 +73,41 @@ static void record_at(const struct trace *t, u64 seq, struct trace_record *r)
 			   "d");
 }
 
+/* Makes a record of a call of it; see above. */
+static void graph_record_at(const struct trace *t, struct trace_record *r)
+{
+	static const struct {
+		u8 type, function, depth;
+	} group[] = {
+		{ TRACE_GRAPH_ENTRY, 0, 0 },  { TRACE_GRAPH_ENTRY, 1, 1 },
+		{ TRACE_GRAPH_RETURN, 1, 1 }, { TRACE_GRAPH_RETURN, 0, 0 },
+		{ TRACE_GRAPH_ENTRY, 2, 0 },  { TRACE_GRAPH_NEVER, 2, 0 },
+	};
+	u64 n = (r->seq - 1) / ARRAY_SIZE(group), i = (r->seq - 1) % ARRAY_SIZE(group);
+	const struct kernel *k = &t->guest->kernel;
+
+	r->type = group[i].type;
+	r->depth = group[i].depth;
+	r->ip = k->sites[t->armed[group[i].function % t->info.n_functions]].ip;
+	r->cpu = (u16)(n % 2);
+	r->pid = 100 + (u32)(n % 3);
+	snprintf(r->comm, sizeof(r->comm), "sh");
+	if (r->type != TRACE_GRAPH_RETURN)
+		return;
+	r->parent = 0;
+	r->duration_ns = r->depth ? 1000 : 3000;
+}
+
+static void count_calls(struct trace_info *i)
+{
+	u64 left = i->n_records % 6, n = i->n_records / 6;
+
+	i->n_entries = 3 * n + MIN(left, 2) + (left == 5);
+	i->n_returns = 2 * n + (left > 2) + (left > 3);
+	i->n_never = n;
+	i->n_inside = i->n_entries - i->n_returns - i->n_never;
+}
+
 static void tell(struct trace *t)
 {
 	pthread_mutex_lock(&t->notify_lock);
@@ -87,6 +125,8 @@ static void produce(struct trace *t)
 	if (t->lost_every)
 		i->lost_ring = i->n_records / t->lost_every;
 	i->n_lost = i->lost_ring + i->lost_torn;
+	if (t->graph)
+		count_calls(i);
 	if (i->n_records > t->kept)
 		i->oldest_seq = i->n_records - t->kept + 1;
 	else if (i->n_records)
@@ -195,7 +235,8 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	if (fake_is(g, "fake-slow"))
 		fake_gate();
 	t->guest = g;
-	t->info.tracer = "function";
+	t->graph = strcmp(opts->tracer, "function_graph") == 0;
+	t->info.tracer = t->graph ? "function_graph" : "function";
 	t->kept = opts->buffer_records ? opts->buffer_records : DEFAULT_BUFFER;
 	choose(t, opts);
 	set_rate(t);
@@ -302,6 +343,8 @@ int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *
 			       (unsigned long long)after + 1, (unsigned long long)oldest);
 	for (seq = after ? after + 1 : MAX(oldest, 1); seq <= newest && page->n < page->max; seq++)
 		record_at(t, seq, &page->buf[page->n++]);
+	for (size_t i = 0; t->graph && i < page->n; i++)
+		graph_record_at(t, &page->buf[i]);
 	return 0;
 }
 

@@ -172,6 +172,31 @@ class Traces(Case):
                          rf"^{len(records)} records, 0 lost, 250 functions patched, restored\n$")
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
 
+    def test_graph(self):
+        self.d.attach()
+        for verb in ("trace", "record"):
+            more = ["-o", self.d.dir / "g.hvft"] if verb == "record" else []
+            p = self.run_ok(verb, "g", "-p", "function_graph", "-l", "vfs_fn_*", "--duration", "300ms", *more)
+            self.assertRegex(p.stderr.decode(),
+                             r"^\d+ records \(\d+ calls: \d+ returned, \d+ never will, \d inside\), 0 lost, "
+                             r"\d+ functions patched, restored\n$")
+            if verb == "record":
+                p = self.run_ok("report", more[1])
+            text = p.stdout.decode()
+            self.assertTrue(text.startswith("# tracer: function_graph\n#\n# CPU  DURATION "), text[:200])
+            self.assertIn(" 0)               |  vfs_fn_000() {\n"
+                          " 0)   1.000 us    |    vfs_fn_004();\n"
+                          " 0)   3.000 us    |  }\n"
+                          " 0)               |  vfs_fn_008() {\n"
+                          " 0)               |  /* vfs_fn_008 never returned: sh-100 */\n", text)
+            self.assertIn("  sh-100     =>     sh-102    \n", text)
+        p = self.run_ok("report", more[1], "--format", "json")
+        items = [json.loads(x) for x in p.stdout.splitlines()]
+        self.assertEqual([x["type"] for x in items[:6]], ["graph_entry", "graph_entry", "graph_return",
+                                                           "graph_return", "graph_entry", "graph_never"])
+        self.assertEqual([x["depth"] for x in items[:6]], [0, 1, 1, 0, 0, 0])
+        self.assertEqual((items[3]["duration_ns"], items[3]["parent"]), (3000, None))
+
     def test_json(self):
         self.d.attach()
         for args in (["--json", "trace", "g"], ["trace", "g", "--format", "json"]):

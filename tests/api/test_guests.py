@@ -23,7 +23,8 @@ class Guests(DaemonCase):
         self.assertEqual(self.d.get("/v1/guests")["items"], [g])
         gone = self.d.good("DELETE", "/v1/guests/web1")
         self.assertEqual(gone, {"name": "web1", "restore": {"sites_restored": 0, "sites_changed": 0,
-                                                           "memory_freed": True, "verified": True}})
+                                                            "returns_restored": 0, "returns_left": 0,
+                                                            "memory_freed": True, "verified": True}})
         self.problem(self.d.request("GET", "/v1/guests/web1"), 404, "not_found")
         self.problem(self.d.request("DELETE", "/v1/guests/web1"), 404, "not_found")
 

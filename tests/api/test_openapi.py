@@ -89,11 +89,11 @@ class Answers(DaemonCase):
         t = self.ask("POST", "/v1/guests/g/traces",
                      {"tracer": "function", "filter": ["vfs_*"], "notrace": ["x"],
                       "pids": [1], "mode": "overwrite", "buffer_records": 2048}, 201)["id"]
-        f = self.ask("POST", "/v1/guests/fake-dies/traces", {"tracer": "function"}, 201)["id"]
+        f = self.ask("POST", "/v1/guests/fake-dies/traces", {"tracer": "function_graph"}, 201)["id"]
         until("records and a loss", lambda: self.d.get(f"/v1/traces/{t}")["lost"])
         until("the other fails", lambda: self.d.get(f"/v1/traces/{f}")["state"] == "failed")
         for path in ("/v1/traces", f"/v1/traces/{t}", f"/v1/traces/{f}", f"/v1/traces/{t}/records",
-                     "/v1/guests/g", "/v1/guests/g/traces"):
+                     f"/v1/traces/{f}/records", "/v1/guests/g", "/v1/guests/g/traces"):
             self.ask("GET", path)
         self.ask("POST", f"/v1/traces/{t}/stop")
         self.ask("DELETE", f"/v1/traces/{t}")
@@ -129,6 +129,7 @@ class Answers(DaemonCase):
                      {"tracer": "function", "pids": [0]}, {"tracer": "function", "pids": [4194304]},
                      {"tracer": "function", "pids": [4194305]}, {"tracer": "function", "pids": [True]},
                      {"tracer": "function", "mode": "discard"}, {"tracer": "function", "mode": "keep"},
+                     {"tracer": "function_graph"}, {"tracer": "function_graphs"},
                      {"tracer": "function", "buffer_records": 1023},
                      {"tracer": "function", "buffer_records": 67108865},
                      {"tracer": "function", "notrace": None}, {"tracer": "function", "x": 1}):
@@ -141,16 +142,17 @@ class Answers(DaemonCase):
     def test_stream(self):
         schema = self.doc["components"]["schemas"]["StreamItem"]
         kinds = set()
-        for kind in ("fake-lossy", "fake-quiet"):
+        for kind, more in (("fake-lossy", {}), ("fake-quiet", {}), ("fake", {"tracer": "function_graph"})):
             self.d.attach(kind, kind)
-            t = self.d.trace(kind)
+            t = self.d.trace(kind, **more)
             with self.d.stream(t) as s:
                 for n, item in enumerate(s):
                     self.validator.check(schema, item)
                     kinds.add(item["type"])
-                    if n == (200 if kind == "fake-lossy" else 2):
+                    if n == (2 if kind == "fake-quiet" else 200):
                         self.d.good("POST", f"/v1/traces/{t}/stop")
-        self.assertEqual(kinds, {"function", "lost", "heartbeat", "end"})
+        self.assertEqual(kinds, {"function", "graph_entry", "graph_return", "graph_never", "lost",
+                                 "heartbeat", "end"})
 
     def test_this_validator_finds_faults(self):
         check = self.validator.matches

@@ -64,6 +64,22 @@ class Streams(DaemonCase):
         self.assertRegex(lines[-1], r" \[00[01]\] \.{5} +5\.\d{6}: vfs_read <-vfs_fn_000$")
         self.assertNotIn("\x1b", "".join(lines))
 
+    def test_graph_as_text(self):
+        self.d.attach()
+        t = self.d.trace(tracer="function_graph", filter=["vfs_*"])
+        until("calls", lambda: self.d.get(f"/v1/traces/{t}")["records"] > 30)
+        doc = self.stop(t)
+        g = doc["graph"]
+        self.assertEqual(g["entries"], g["returns"] + g["never_returned"] + g["lost_returns"] + g["inside"])
+        self.assertEqual((doc["tracer"], g["lost_frames"], g["frame_errors"]), ("function_graph", 0, 0))
+        with self.d.stream(t, accept="text/plain") as s:
+            text = s.raw().decode()
+        self.assertTrue(text.startswith("# tracer: function_graph\n#\n# CPU  DURATION "), text[:200])
+        self.assertEqual(text.count("() {\n") + text.count("();\n"), g["entries"])
+        self.assertEqual(text.count("}\n") + text.count("();\n"), g["returns"])
+        self.assertEqual(text.count(" never returned: sh-"), g["never_returned"])
+        self.assertIsNone(self.d.get(f"/v1/traces/{t}/records?limit=3")["items"][2]["parent"])
+
     def test_recording(self):
         self.d.attach()
         t = self.d.trace()
