@@ -9,6 +9,9 @@
  * its stack. But stacks also hold such addresses that are left over, inside live frames too. Hence a
  * suspect is cleared by what it does: a voluntary context switch, sleep, its end, or CPU time that is
  * far more than the range's few instructions take (what RCU tasks waits for, and a bit more).
+ *
+ * An idle task is never preempted: off its CPU it is not inside. On it, it has no run time of its own;
+ * its CPU's counts.
  */
 #include "patcher/quiesce.h"
 
@@ -23,17 +26,21 @@
 #define THREAD_BYTES 16384u
 #define RUN_NS       (2 * NSEC_PER_MSEC) /* what every vCPU has to get through */
 #define TASK_RUN_NS  (10 * NSEC_PER_MSEC) /* what clears a suspect */
-#define POLL_NS      (3 * NSEC_PER_MSEC)
+#define IDLE_RUN_NS \
+	(50 * NSEC_PER_MSEC) /* more than an idle task is interrupted for at a stretch */
+#define POLL_NS (3 * NSEC_PER_MSEC)
 
 struct suspect {
 	u64 task;
-	u64 switches; /* voluntary ones, when it was found */
+	u64 switches; /* voluntary ones, when it was found; an idle task's all */
 	u64 run_ns;
+	bool idle;
 };
 
 struct scan {
 	struct guest *g;
-	u32 stack_off, on_cpu_off, on_rq_off, sp_off, nvcsw_off, run_off;
+	u32 stack_off, on_cpu_off, on_rq_off, sp_off, nvcsw_off, nivcsw_off, run_off, pid_off;
+	struct vm_progress found; /* when suspects were looked for */
 	u64 lo, hi;
 	struct suspect *suspect;
 	size_t n, cap;
@@ -49,7 +56,8 @@ static int offsets(struct scan *s, struct err *err)
 	} want[] = {
 		{ "stack", &s->stack_off }, { "on_cpu", &s->on_cpu_off },
 		{ "on_rq", &s->on_rq_off }, { "thread.sp", &s->sp_off },
-		{ "nvcsw", &s->nvcsw_off }, { "se.sum_exec_runtime", &s->run_off },
+		{ "nvcsw", &s->nvcsw_off }, { "nivcsw", &s->nivcsw_off },
+		{ "pid", &s->pid_off },     { "se.sum_exec_runtime", &s->run_off },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
@@ -65,6 +73,27 @@ static bool task_u64(struct scan *s, u64 task, u32 off, u64 *ret)
 	return !guest_read(s->g, task + off, ret, sizeof(*ret), NULL);
 }
 
+static bool is_idle(struct scan *s, u64 task)
+{
+	u32 pid;
+
+	return !guest_read(s->g, task + s->pid_off, &pid, sizeof(pid), NULL) && !pid;
+}
+
+/* What can have been counted only outside the range. */
+static bool counters(struct scan *s, u64 task, struct suspect *ret)
+{
+	u64 involuntary;
+
+	*ret = (struct suspect){ .task = task, .idle = is_idle(s, task) };
+	if (!task_u64(s, task, s->nvcsw_off, &ret->switches) ||
+	    !task_u64(s, task, s->nivcsw_off, &involuntary) ||
+	    !task_u64(s, task, s->run_off, &ret->run_ns))
+		return false;
+	ret->switches += ret->idle ? involuntary : 0;
+	return true;
+}
+
 /* false: it sleeps, or is gone. *from_ret: where the live part of its stack begins. */
 static bool awake(struct scan *s, u64 task, u64 *from_ret, u64 *top_ret)
 {
@@ -74,7 +103,7 @@ static bool awake(struct scan *s, u64 task, u64 *from_ret, u64 *top_ret)
 	if (guest_read(s->g, task + s->on_rq_off, &on_rq, 4, NULL) ||
 	    guest_read(s->g, task + s->on_cpu_off, &on_cpu, 4, NULL) || (!on_rq && !on_cpu) ||
 	    !task_u64(s, task, s->stack_off, &stack) || !task_u64(s, task, s->sp_off, &sp) ||
-	    !stack)
+	    !stack || (!on_cpu && is_idle(s, task)))
 		return false;
 	*top_ret = stack + THREAD_BYTES;
 	*from_ret = stack; /* runs: its stack pointer is in a register that we do not ask for */
@@ -101,11 +130,10 @@ static bool has_address(struct scan *s, u64 task)
 static bool add_suspect(void *arg, u64 task)
 {
 	struct scan *s = arg;
-	struct suspect new = { .task = task };
+	struct suspect new;
 
 	/* its counters first: what they count from then on happened after it was seen inside */
-	if (!task_u64(s, task, s->nvcsw_off, &new.switches) ||
-	    !task_u64(s, task, s->run_off, &new.run_ns) || !has_address(s, task))
+	if (!counters(s, task, &new) || !has_address(s, task))
 		return true;
 	if (s->n == s->cap) {
 		size_t cap = s->cap ? s->cap * 2 : 64;
@@ -123,13 +151,25 @@ static bool add_suspect(void *arg, u64 task)
 
 static bool cleared(struct scan *s, const struct suspect *p)
 {
-	u64 switches, run_ns;
+	struct suspect now;
 
-	if (!task_u64(s, p->task, s->nvcsw_off, &switches) ||
-	    !task_u64(s, p->task, s->run_off, &run_ns))
+	if (!counters(s, p->task, &now))
 		return true;
-	return switches != p->switches || run_ns - p->run_ns > TASK_RUN_NS ||
+	return now.switches != p->switches || now.run_ns - p->run_ns > TASK_RUN_NS ||
+	       (p->idle && vm_progressed(s->g->vm, &s->found, IDLE_RUN_NS)) ||
 	       !has_address(s, p->task);
+}
+
+static int still_inside(struct scan *s, struct err *err)
+{
+	u32 pid = 0;
+
+	if (guest_read(s->g, s->suspect[0].task + s->pid_off, &pid, sizeof(pid), err))
+		pid = 0;
+	return err_set(
+		err, -EBUSY, ERR_GUEST_BUSY, s->lo,
+		"%zu task(s) of the guest, the first with pid %u, may still be inside 0x%llx-0x%llx",
+		s->n, pid, (unsigned long long)s->lo, (unsigned long long)s->hi);
 }
 
 static void drop_cleared(struct scan *s)
@@ -168,7 +208,9 @@ static int quiesce(struct scan *s, u64 deadline, struct err *err)
 		return err_set(
 			err, -EBUSY, ERR_GUEST_BUSY, s->lo,
 			"a vCPU of the guest has not run since its call sites were put back");
-	rc = tasks_for_each(s->g, add_suspect, s, err);
+	rc = vm_progress(s->g->vm, &s->found, err);
+	if (!rc)
+		rc = tasks_for_each(s->g, add_suspect, s, err);
 	if (rc)
 		return rc;
 	if (s->no_memory)
@@ -179,9 +221,7 @@ static int quiesce(struct scan *s, u64 deadline, struct err *err)
 		if (!s->n)
 			break;
 		if (monotonic_ns() > deadline)
-			return err_set(err, -EBUSY, ERR_GUEST_BUSY, s->lo,
-				       "%zu task(s) of the guest may still be inside 0x%llx-0x%llx",
-				       s->n, (unsigned long long)s->lo, (unsigned long long)s->hi);
+			return still_inside(s, err);
 		guest_sleep_ns(POLL_NS);
 	}
 	return 0;

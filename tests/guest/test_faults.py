@@ -25,7 +25,12 @@ TIMES = {
     "gate.code_back": (1, 2),
     "agent.borrowed": (1, 2),
     "agent.freed": (1, 2),
+    "graph.switched": (1, 2, 3, 4),
+    "graph.restored": (1, 2),
+    "graph.settled": (1, 2),
 }
+# some that a task sleeps in, so that there is always a return to put back
+FUNCTIONS = "@(vfs_*|hrtimer_nanosleep|do_wait)"
 # set_memory_ro and set_memory_x one after the other: only before set_memory_rox (v6.2)
 ONLY_OLD = ("agent.half_protected",)
 
@@ -59,7 +64,7 @@ def test_every_point(flavour):
         areas = lent(truth)
         hit = 0
         for point in points(flavour):
-            run = subprocess.run([program, g.target, state, "vfs_*", "1", "100"],
+            run = subprocess.run([program, g.target, state, FUNCTIONS, "1", "400"],
                                  env={"HVF_FAULT": point}, capture_output=True, text=True,
                                  timeout=120, check=False)
             assert run.returncode == -9, f"{point} is not hit: {run.stdout}{run.stderr}"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The engine without daemon and HTTP: attach, arm, count records, disarm, detach, on a guest that
- * the caller started. Small enough to run under ASan, and to be killed at any fault point.
+ * The engine without daemon and HTTP: attach, arm, follow returns, count records, disarm, detach, on a
+ * guest that the caller started. Small enough to run under ASan, and to be killed at any fault point.
  *
  *	attach_cycle TARGET STATE-DIR [GLOB [CYCLES [MILLISECONDS]]]
  *	attach_cycle --recover STATE-DIR
@@ -9,9 +9,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "guest-agent/agent_abi.h"
-#include "patcher/agent.h"
-#include "patcher/ftrace.h"
 #include "patcher/guest_priv.h"
+#include "patcher/tracing.h"
 
 #include <fnmatch.h>
 #include <stdio.h>
@@ -30,7 +29,7 @@ static size_t choose(struct guest *g, const char *glob, u32 *site)
 	size_t n = 0;
 
 	for (u32 i = 0; i < kernel_site_count(guest_kernel(g)); i++) {
-		if (s[i].state == SITE_OK && !fnmatch(glob, s[i].name, 0))
+		if (s[i].state == SITE_OK && !fnmatch(glob, s[i].name, FNM_EXTMATCH))
 			site[n++] = i;
 	}
 	return n;
@@ -51,38 +50,51 @@ static void totals(struct guest *g, u64 *reserved, u64 *lost)
 	}
 }
 
+/* Returns followed for half of the time, then only calls, then both again. */
+static int trace_for(struct guest *g, u64 ms, struct err *err)
+{
+	int rc;
+
+	guest_sleep_ns(ms * NSEC_PER_MSEC / 2);
+	rc = tracing_set_graph(g, false, err);
+	guest_sleep_ns(ms * NSEC_PER_MSEC / 4);
+	if (!rc)
+		rc = tracing_set_graph(g, true, err);
+	guest_sleep_ns(ms * NSEC_PER_MSEC / 4);
+	return rc ? rc : tracing_collect(g, NULL, NULL, err);
+}
+
 static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err *err)
 {
-	const u32 on = 1, off = 0;
-	struct ftrace_counts counts;
+	const struct tracing_opts opts = { .overwrite = true, .graph = true };
+	struct tracing_counts counts = { 0 };
 	struct guest_restore r = { 0 };
 	struct guest_info info;
 	u64 reserved = 0, lost = 0, start;
 	int rc;
 
 	start = monotonic_ns();
-	rc = agent_load(g, err);
+	rc = tracing_claim(g, err);
 	if (!rc)
-		rc = ftrace_update_ftrace_func(g, agent_blob_get()->function_trace_call, err);
+		rc = tracing_prepare(g, &opts, err);
 	if (!rc)
-		rc = ftrace_make_call(g, site, n, &counts, err);
-	if (!rc)
-		rc = agent_write_header(g, offsetof(struct agent_header, enabled), &on, 4, err);
+		rc = tracing_arm(g, site, n, &counts, err);
 	if (rc)
 		return rc;
 	printf("armed %zu in %.1f ms", counts.n_armed, (double)(monotonic_ns() - start) / 1e6);
-	guest_sleep_ns(ms * NSEC_PER_MSEC);
+	rc = trace_for(g, ms, err);
 	start = monotonic_ns();
-	rc = agent_write_header(g, offsetof(struct agent_header, enabled), &off, 4, err);
-	totals(g, &reserved, &lost);
 	if (!rc)
-		rc = ftrace_make_nop(g, &r, err);
+		rc = tracing_disarm(g, &r, err);
+	totals(g, &reserved, &lost);
+	tracing_release(g);
 	guest_unlock(g);
 	guest_info(g, &info);
 	guest_lock(g);
-	printf(", %llu records, %llu refused, restored %llu in %.1f ms, lend %.0f ms, windows %llu max %.1f ms total %.1f ms\n",
+	printf(", %llu records, %llu refused, restored %llu sites and %llu returns (%llu left) in %.1f ms, lend %.0f ms, windows %llu max %.1f ms total %.1f ms\n",
 	       (unsigned long long)reserved, (unsigned long long)lost,
-	       (unsigned long long)r.sites_restored, (double)(monotonic_ns() - start) / 1e6,
+	       (unsigned long long)r.sites_restored, (unsigned long long)r.returns_restored,
+	       (unsigned long long)r.returns_left, (double)(monotonic_ns() - start) / 1e6,
 	       (double)info.lend_ns / 1e6, (unsigned long long)info.windows.count,
 	       (double)info.windows.max_ns / 1e6, (double)info.windows.total_ns / 1e6);
 	return rc;

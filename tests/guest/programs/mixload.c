@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * Load of many kinds at once, each checking its own results: fork storm, pipes, files, futexes,
- * timers, signals, loopback and unix sockets, memory mappings.
+ * timers, signals, loopback and unix sockets, memory mappings, tasks killed inside a system call.
  *
  *   mixload [SECONDS]
  *
@@ -298,13 +298,47 @@ static int maps(void)
 	return rc;
 }
 
+/* A child that sleeps in the kernel, in one call or another, killed there. */
+static int kills(void)
+{
+	static unsigned int n;
+	unsigned int how = n++ % 4;
+	struct timespec nap = { .tv_nsec = 500000 };
+	int p[2], st;
+	uint32_t word = 0;
+	char c;
+	pid_t pid;
+
+	if (pipe2(p, O_CLOEXEC))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		if (how == 0 && read(p[0], &c, 1))
+			_exit(1);
+		if (how == 1)
+			pause();
+		if (how == 2)
+			sleep(1000);
+		for (;;)
+			futex(&word, FUTEX_WAIT, 0);
+	}
+	nanosleep(&nap, NULL);
+	if (pid > 0)
+		kill(pid, SIGKILL);
+	close(p[0]);
+	close(p[1]);
+	if (pid < 0)
+		return errno == EAGAIN ? 0 : -1;
+	return waitpid(pid, &st, 0) == pid && WIFSIGNALED(st) ? 0 : -1;
+}
+
 static const struct kind {
 	const char *name;
 	int (*once)(void);
 } kinds[] = {
-	{ "forks", forks },     { "pipes", pipes },     { "files", files },
-	{ "futexes", futexes }, { "signals", signals }, { "timers", timers },
-	{ "tcp", tcp },         { "unix", unixsock },   { "maps", maps },
+	{ "forks", forks },     { "pipes", pipes },   { "files", files }, { "futexes", futexes },
+	{ "signals", signals }, { "timers", timers }, { "tcp", tcp },     { "unix", unixsock },
+	{ "maps", maps },       { "kills", kills },
 };
 
 #define N_KINDS (sizeof(kinds) / sizeof(kinds[0]))
