@@ -25,7 +25,7 @@ int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret)
 		if (!frames_has_cell(&c->f))
 			continue;
 		rc = frames_read_u64(f, c->f.slot, &cell);
-		if (!rc && cell == frames_trampoline(f, c->n))
+		if (!rc)
 			v[n++] = c->n;
 		rc = rc == -EFAULT ? 0 : rc;
 	}
@@ -34,6 +34,23 @@ int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret)
 	*ret = no_cleanup_ptr(v);
 	*n_ret = n;
 	return 0;
+}
+
+/*
+ * A cell that does not hold the frame's trampoline. It may be on its way: the entry has not written it
+ * yet, or the handler has. It was put back by a daemon that died before it could give the frame back.
+ * Or its call was left without a return, as an offline CPU's idle task leaves its own, and the stack
+ * is used for something else. Once nobody is on the way, all are over; but not one whose return
+ * address the guest's own tracing keeps, or that another frame leads to.
+ */
+static void note_without_cell(struct frames *f, u32 n, const struct agent_frame *fr, u64 cell)
+{
+	u32 other;
+
+	if (frames_is_trampoline(f, cell, &other) ||
+	    (frames_is_foreign(f, cell) && cell != fr->ret))
+		return;
+	f->restored[n] = (struct frames_life){ n, fr->slot, fr->tsc, fr->ret };
 }
 
 int frames_put_back(struct frames *f, u32 n)
@@ -45,8 +62,10 @@ int frames_put_back(struct frames *f, u32 n)
 	if (rc || !frames_has_cell(&fr))
 		return rc;
 	rc = frames_read_u64(f, fr.slot, &cell);
-	if (!rc && cell != frames_trampoline(f, n))
+	if (!rc && cell != frames_trampoline(f, n)) {
+		note_without_cell(f, n, &fr, cell);
 		return 0;
+	}
 	if (!rc)
 		rc = frames_walk_chain(f, NULL, &fr, &final);
 	if (rc)

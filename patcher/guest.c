@@ -321,14 +321,18 @@ static int start_journal(struct guest *g, struct err *err)
 	const struct kernel_location *loc = kernel_location(g->k);
 	int rc;
 
-	rc = replay(g, err);
+	/* before: what is put back is put back in the kernel that is there now */
+	g->boot_id = read_boot_id(g);
+	rc = keep_vmcoreinfo(g, err);
+	if (!rc)
+		rc = replay(g, err);
 	if (rc)
 		return rc;
 	snprintf(id.target, sizeof(id.target), "%s", g->target);
 	snprintf(id.build_id, sizeof(id.build_id), "%s", kernel_build_id(g->k));
 	id.kaslr_offset = loc->kaslr_offset;
 	id.root = loc->root.v;
-	id.boot_id = g->boot_id = read_boot_id(g);
+	id.boot_id = g->boot_id;
 	id.levels = (u32)loc->levels;
 	return journal_set_ident(g->journal, &id, err);
 }
@@ -386,8 +390,6 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 		rc = find_kernel(g, err);
 	if (!rc)
 		rc = start_journal(g, err);
-	if (!rc)
-		rc = keep_vmcoreinfo(g, err);
 	if (!rc)
 		rc = remember_baseline(g, err);
 	if (rc) {

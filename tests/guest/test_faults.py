@@ -64,7 +64,7 @@ def test_every_point(flavour):
         areas = lent(truth)
         hit = 0
         for point in points(flavour):
-            run = subprocess.run([program, g.target, state, FUNCTIONS, "1", "400"],
+            run = subprocess.run([program, g.target, state, FUNCTIONS, "1", "800"],
                                  env={"HVF_FAULT": point}, capture_output=True, text=True,
                                  timeout=120, check=False)
             assert run.returncode == -9, f"{point} is not hit: {run.stdout}{run.stderr}"

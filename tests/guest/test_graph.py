@@ -70,7 +70,7 @@ def test_all_sites_under_load(flavour):
         sites = [int(f["ip"], 16) for f in d.functions("g")]
         truth.note_module_sites(sites)
         start_load(g)
-        t = graph(d)
+        t = graph(d, mode="discard")  # what is overwritten could not be told by its kind
         in_use, end = [], time.monotonic() + SECONDS
         while time.monotonic() < end:
             time.sleep(SECONDS / 20)
@@ -103,7 +103,7 @@ def test_starts_and_stops(flavour):
         start_load(g)
         left = 0
         for _ in range(STARTS):
-            t = graph(d)
+            t = graph(d, mode="discard")
             d.wait_trace(t, lambda x: x["graph"]["entries"] > 1000)
             info = d.stop_trace(t)
             add_up(info["graph"])
@@ -121,8 +121,8 @@ def test_exits_leak_nothing(flavour):
         truth = Truth(g)
         d.attach(g, "g")
         sites = [int(f["ip"], 16) for f in d.functions("g")]
-        t = graph(d, ["do_exit", "do_group_exit", "__x64_sys_exit_group", "do_task_dead", "schedule",
-                      "__x64_sys_wait4", "do_wait"])
+        t = graph(d, mode="discard", filter=["do_exit", "do_group_exit", "__x64_sys_exit_group", "do_task_dead", "schedule",
+                                             "__x64_sys_wait4", "do_wait"])
         before = d.trace_info(t)["graph"]
         assert "forkexit: ok" in g.run(f"forkexit {FORKS}", 1200)
         info = d.wait_trace(t, lambda x: x["graph"]["inside"] < before["inside"] + 50, 20)
@@ -136,7 +136,7 @@ def test_exits_leak_nothing(flavour):
 
 
 def trees(records, pid):
-    """Checks entries against returns; {parent functions seen}, worst excess of a callee's time."""
+    """Checks entries against returns, and times; (parents seen, how many returns were checked)."""
     stack, parents, checked = [], set(), 0
     for r in records:
         if r.get("pid") != pid:
@@ -171,9 +171,9 @@ def test_tree_of_one_task():
         assert info["lost"] == 0, info
         # its first returns are of calls that began before, and exit never returns
         first = next(i for i, r in enumerate(records)
-                     if r["type"] == "graph_entry" and r["function"] == "__x64_sys_getppid")
+                     if r["type"] == "graph_entry" and "sys_getppid" in r["function"])
         last = max(i for i, r in enumerate(records)
-                   if r["type"] == "graph_return" and r["function"] == "__x64_sys_getpgid")
+                   if r["type"] == "graph_return" and "sys_getpgid" in r["function"])
         depth = records[first]["depth"]
         window = [dict(r, depth=r["depth"] - depth) for r in records[first:last]
                   if r.get("pid") == pid]

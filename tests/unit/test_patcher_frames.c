@@ -393,21 +393,16 @@ static void a_ring_that_makes_no_sense_is_left_alone(void **state)
 
 static void put_back_writes_the_true_address(void **state)
 {
-	u32 *n = NULL, count;
-
 	(void)state;
 	enter(7, 3, TRUE_RET);
 	enter(8, 4, TRUE_RET + 1);
 	k.stack[4] = 0x1234; /* not there yet, or there no more */
 	enter(9, 5, RETHOOK); /* the guest came first */
-	assert_int_equal(frames_candidates(&k.f, &n, &count), 0);
-	assert_int_equal(count, 2);
-	assert_int_equal(n[0] + n[1], 7 + 9);
-	free(n);
 	for (u32 i = 0; i < NR; i++)
 		assert_int_equal(frames_put_back(&k.f, i), i == 7 || i == 9);
 	assert_true(k.stack[3] == TRUE_RET && k.stack[4] == 0x1234 && k.stack[5] == RETHOOK);
 	assert_true(frame(7)->slot == CELL(3)); /* somebody may be on the way */
+	settle(3);
 }
 
 static void put_back_goes_through_tail_calls(void **state)
