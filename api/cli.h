@@ -116,6 +116,12 @@ void cli_follow_signals(sigset_t *ret);
 /** cli_follow - copy a trace's stream until it ends; stops the trace on signals and when time is up */
 int cli_follow(struct cli *c, struct cli_follow *f);
 
+/* cli_profile.c */
+#define CLI_PROFILE_KEYS "total, self, hits, avg, min, max, stddev or name"
+bool cli_profile_key(const char *key);
+/** cli_profile_file - show a recording function by function, the largest @sort first */
+int cli_profile_file(struct cli *c, const char *path, const char *sort);
+
 /* The verbs. */
 int cli_ls(struct cli *c, int argc, char **argv);
 int cli_attach(struct cli *c, int argc, char **argv);
@@ -126,6 +132,7 @@ int cli_detach(struct cli *c, int argc, char **argv);
 int cli_trace(struct cli *c, int argc, char **argv);
 int cli_record(struct cli *c, int argc, char **argv);
 int cli_report(struct cli *c, int argc, char **argv);
+int cli_profile(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
 
 #endif

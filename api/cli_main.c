@@ -50,8 +50,17 @@ static const struct cli_verb verbs[] = {
 	  TRACE_OPTIONS "  -o FILE         where to\n"
 			"\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n",
 	  cli_record },
-	{ "report", "FILE [--format text|json]", "show a recording; needs no daemon", "",
+	{ "report", "FILE [--format text|json|folded]", "show a recording; needs no daemon",
+	  "  --format WHAT   text (ftrace's layout, default), json (a line each), or folded: time by\n"
+	  "                  stack, for flame graphs\n",
 	  cli_report },
+	{ "profile", "G|FILE [-l GLOB]... [-n GLOB]... [-P PID]... [--duration T] [--sort KEY]",
+	  "calls and times by function, of a guest now or of a recording",
+	  "  FILE            what record -p function_graph wrote\n"
+	  "  --sort KEY      " CLI_PROFILE_KEYS "\n"
+	  "  the others      as of trace, when it is a guest\n"
+	  "\n  hvftrace profile web1 -l 'vfs_*' --duration 5s\n",
+	  cli_profile },
 	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
 	  "  --force         also while somebody traces it\n", cli_detach },
 	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "tracers/output.h"
+#include "tracers/profile.h"
 
 #include <getopt.h>
 #include <string.h>
@@ -13,7 +14,8 @@
 struct report {
 	struct rec_reader *reader;
 	struct out_layout *layout;
-	bool json;
+	bool json, folded;
+	struct profile *profile; /* of folded stacks */
 	struct buf out;
 	struct output_meta meta; /* with the totals, of a first pass */
 	u64 n_records, n_lost;
@@ -67,6 +69,17 @@ static bool flush(struct report *r, size_t least)
 	return !ferror(stdout);
 }
 
+/* Nothing comes out before the end. */
+static bool fold(struct report *r, enum rec_kind kind, const struct trace_record *rec,
+		 const struct output_names *names)
+{
+	if (kind == REC_RECORD)
+		return profile_add(r->profile, rec) == 0;
+	if (kind != REC_LOST)
+		profile_folded(r->profile, &r->out, names);
+	return true;
+}
+
 static void put(struct report *r, enum rec_kind kind, const struct trace_record *rec,
 		const struct output_names *names)
 {
@@ -99,12 +112,18 @@ static int print(struct report *r, const char *path)
 	names = rec_reader_names(r->reader);
 	if (out_layout_create(&r->meta, &r->layout, &err) < 0)
 		return fail(path, &err);
-	if (!r->json)
+	if (r->folded && strcmp(r->meta.tracer, "function_graph") != 0)
+		return cli_fail("%s has no stacks: it was not recorded with -p function_graph",
+				path);
+	if (!r->json && !r->folded)
 		out_layout_head(r->layout, &r->out, &r->meta);
 	do {
 		if (rec_reader_next(r->reader, &kind, &rec, &err) < 0)
 			return fail(path, &err);
-		put(r, kind, &rec, &names);
+		if (!r->folded)
+			put(r, kind, &rec, &names);
+		else if (!fold(r, kind, &rec, &names))
+			return cli_fail("out of memory");
 		if (buf_failed(&r->out))
 			return cli_fail("out of memory");
 	} while (kind != REC_END && kind != REC_CUT && flush(r, FLUSH_BYTES));
@@ -123,8 +142,10 @@ int cli_report(struct cli *c, int argc, char **argv)
 	while ((opt = getopt_long(argc, argv, CLI_COMMON_SHORT, longs, NULL)) != -1) {
 		if (opt == 'f') {
 			r.json = strcmp(optarg, "json") == 0;
-			if (!r.json && strcmp(optarg, "text") != 0)
-				return cli_usage(argv[0], "--format takes text or json, not \"%s\"",
+			r.folded = strcmp(optarg, "folded") == 0;
+			if (!r.json && !r.folded && strcmp(optarg, "text") != 0)
+				return cli_usage(argv[0],
+						 "--format takes text, json or folded, not \"%s\"",
 						 optarg);
 		} else if ((status = cli_common_option(c, argv[0], opt, optarg)) != -1) {
 			return status == CLI_HELP_SHOWN ? CLI_OK : status;
@@ -132,7 +153,10 @@ int cli_report(struct cli *c, int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return cli_usage(argv[0], argc == optind ? "which file?" : "only one file");
-	r.json |= c->json;
+	r.json |= c->json && !r.folded;
+	r.profile = profile_create();
+	if (!r.profile)
+		return cli_fail("out of memory");
 	status = count(&r, argv[optind]);
 	if (status == CLI_OK)
 		status = print(&r, argv[optind]);
@@ -148,6 +172,7 @@ int cli_report(struct cli *c, int argc, char **argv)
 			r.meta.restored ? "restored" : "NOT verified to be restored");
 	rec_reader_close(r.reader);
 	out_layout_destroy(r.layout);
+	profile_destroy(r.profile);
 	buf_deinit(&r.out);
 	return status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* The verbs trace and record: start a trace, follow it, say how it went. */
+/* The verbs trace, record and profile: start a trace, follow it, say how it went. */
 #include "api/cli.h"
 
 #include "base/cleanup.h"
@@ -15,6 +15,7 @@ struct trace_args {
 	const char *guest;
 	const char *format; /* "text" or "json" */
 	const char *output; /* FILE, or NULL */
+	const char *sort; /* of profile */
 	u64 duration_ns;
 	json_t *body;
 };
@@ -82,27 +83,23 @@ static int take_option(struct cli *c, const char *verb, int opt, struct trace_ar
 	case 'o':
 		a->output = optarg;
 		return -1;
+	case 's' + 256:
+		a->sort = optarg;
+		return cli_profile_key(optarg)
+			       ? -1
+			       : cli_usage(verb, "--sort takes " CLI_PROFILE_KEYS ", not \"%s\"",
+					   optarg);
 	default:
 		return cli_common_option(c, verb, opt, optarg);
 	}
 }
 
-static int parse(struct cli *c, int argc, char **argv, bool record, struct trace_args *a)
+static int parse(struct cli *c, int argc, char **argv, const char *shorts,
+		 const struct option *longs, struct trace_args *a)
 {
-	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
-					       { "format", required_argument, NULL, 'f' },
-					       CLI_COMMON_LONG,
-					       { NULL, 0, NULL, 0 } };
-	static const struct option record_longs[] = { { "duration", required_argument, NULL, 'd' },
-						      { "output", required_argument, NULL, 'o' },
-						      CLI_COMMON_LONG,
-						      { NULL, 0, NULL, 0 } };
 	int opt, r;
 
-	while ((opt = getopt_long(argc, argv,
-				  record ? "p:l:n:P:o:" CLI_COMMON_SHORT
-					 : "p:l:n:P:" CLI_COMMON_SHORT,
-				  record ? record_longs : longs, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		r = take_option(c, argv[0], opt, a);
 		if (r != -1)
 			return r;
@@ -112,8 +109,6 @@ static int parse(struct cli *c, int argc, char **argv, bool record, struct trace
 	if (argc - optind > 1)
 		return cli_usage(argv[0], "what is \"%s\"? Functions are given with -l",
 				 argv[optind + 1]);
-	if (record && !a->output)
-		return cli_usage(argv[0], "-o FILE is needed");
 	a->guest = argv[optind];
 	return -1;
 }
@@ -219,11 +214,15 @@ static void hold_signals(void)
 
 int cli_trace(struct cli *c, int argc, char **argv)
 {
+	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
+					       { "format", required_argument, NULL, 'f' },
+					       CLI_COMMON_LONG,
+					       { NULL, 0, NULL, 0 } };
 	struct trace_args a = { .format = "text",
 				.body = json_pack("{s:s}", "tracer", "function") };
 	int status;
 
-	status = parse(c, argc, argv, false, &a);
+	status = parse(c, argc, argv, "p:l:n:P:" CLI_COMMON_SHORT, longs, &a);
 	if (status == -1) {
 		hold_signals();
 		status = follow(c, &a, STDOUT_FILENO,
@@ -236,11 +235,17 @@ int cli_trace(struct cli *c, int argc, char **argv)
 
 int cli_record(struct cli *c, int argc, char **argv)
 {
+	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
+					       { "output", required_argument, NULL, 'o' },
+					       CLI_COMMON_LONG,
+					       { NULL, 0, NULL, 0 } };
 	struct trace_args a = { .body = json_pack("{s:s}", "tracer", "function") };
 	_cleanup_close_ int fd = -1;
 	int status;
 
-	status = parse(c, argc, argv, true, &a);
+	status = parse(c, argc, argv, "p:l:n:P:o:" CLI_COMMON_SHORT, longs, &a);
+	if (status == -1 && !a.output)
+		status = cli_usage(argv[0], "-o FILE is needed");
 	if (status == -1) {
 		/* what a kernel does is nobody else's business: for the owner only */
 		fd = open(a.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -254,6 +259,43 @@ int cli_record(struct cli *c, int argc, char **argv)
 						  strerrordesc_np(errno));
 		}
 	}
+	json_decref(a.body);
+	return status == CLI_HELP_SHOWN ? CLI_OK : status;
+}
+
+/* Trace @a->guest into a file without a name, and show that. */
+static int profile_guest(struct cli *c, const struct trace_args *a)
+{
+	_cleanup_fclose_ FILE *file = tmpfile();
+	char path[64];
+	int status;
+
+	if (!file)
+		return cli_fail("cannot write a temporary file: %s", strerrordesc_np(errno));
+	hold_signals();
+	status = follow(c, a, fileno(file), "application/vnd.hvftrace.recording");
+	if (status != CLI_OK)
+		return status;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(file));
+	return cli_profile_file(c, path, a->sort);
+}
+
+int cli_profile(struct cli *c, int argc, char **argv)
+{
+	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
+					       { "sort", required_argument, NULL, 's' + 256 },
+					       CLI_COMMON_LONG,
+					       { NULL, 0, NULL, 0 } };
+	struct trace_args a = { .sort = "total",
+				.body = json_pack("{s:s}", "tracer", "function_graph") };
+	int status;
+
+	status = parse(c, argc, argv, "l:n:P:" CLI_COMMON_SHORT, longs, &a);
+	/* a guest's name has no slash, and a file beside us is meant when there is one */
+	if (status == -1 && (strchr(a.guest, '/') || access(a.guest, F_OK) == 0))
+		status = cli_profile_file(c, a.guest, a.sort);
+	else if (status == -1)
+		status = profile_guest(c, &a);
 	json_decref(a.body);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }

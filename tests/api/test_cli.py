@@ -48,7 +48,7 @@ class Usage(Case):
     def test_help(self):
         text = self.out("help")
         for verb in ("ls", "run", "attach", "info", "functions", "modules", "trace", "record", "report",
-                     "detach"):
+                     "profile", "detach"):
             self.assertIn(f"\n  {verb} ", text)
             self.assertTrue(self.out("help", verb).startswith(f"usage: hvftrace {verb}"))
             self.assertEqual(self.out(verb, "--help"), self.out("help", verb))
@@ -196,6 +196,32 @@ class Traces(Case):
                                                            "graph_return", "graph_entry", "graph_never"])
         self.assertEqual([x["depth"] for x in items[:6]], [0, 1, 1, 0, 0, 0])
         self.assertEqual((items[3]["duration_ns"], items[3]["parent"]), (3000, None))
+
+    def test_profile(self):
+        self.d.attach()
+        path = self.d.dir / "p.hvft"
+        self.run_ok("record", "g", "-p", "function_graph", "-l", "vfs_fn_*", "--duration", "300ms",
+                    "-o", path)
+        p = self.run_ok("profile", path)
+        lines = p.stdout.decode().splitlines()
+        self.assertRegex(lines[0], r"^HITS +TOTAL us +SELF us +AVG us +MIN us +MAX us +STDDEV us +FUNCTION$")
+        self.assertRegex(lines[1], r"^(\d+) +\d+\.000 +\d+\.000 +3\.000 +3\.000 +3\.000 +0\.000 +vfs_fn_000$")
+        self.assertEqual([x.split()[-1] for x in lines[1:]], ["vfs_fn_000", "vfs_fn_004"])
+        for args in ([path], ["g", "-l", "vfs_fn_*", "--duration", "200ms"]):
+            p = self.run_ok("--json", "profile", *args, "--sort", "hits")
+            items = json.loads(p.stdout)["items"]
+            outer, inner = sorted(items, key=lambda x: x["function"])
+            self.assertEqual(outer["total_ns"], outer["hits"] * 3000)
+            self.assertEqual(outer["self_ns"], outer["hits"] * 2000)
+            self.assertEqual((inner["avg_ns"], inner["stddev_ns"], inner["module"]), (1000, 0, None))
+            self.assertGreaterEqual(items[0]["hits"], items[1]["hits"])
+        p = self.run_ok("report", path, "--format", "folded")
+        self.assertRegex(p.stdout.decode(), r"^sh;vfs_fn_000 \d+\nsh;vfs_fn_000;vfs_fn_004 \d+\n$")
+        self.run_ok("record", "g", "--duration", "100ms", "-o", path)
+        self.fails("report", path, "--format", "folded", words=["function_graph"])
+        self.fails("profile", "none", words=["not_found"])
+        self.fails("profile", self.d.dir / "none", words=["none"])
+        self.fails("profile", path, "--sort", "x", status=2, words=["--sort takes"])
 
     def test_json(self):
         self.d.attach()

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What the verb profile shows: a recording of function_graph, added up by function. */
+#include "api/cli.h"
+
+#include "base/cleanup.h"
+#include "base/err.h"
+#include "tracers/output.h"
+#include "tracers/profile.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CELL 32
+
+/* A function with its name, and what it is sorted by. */
+struct line {
+	const struct profile_row *row;
+	struct kernel_sym sym;
+	double key;
+};
+
+static const char *const keys[] = {
+	"total", "self", "hits", "avg", "min", "max", "stddev", "name"
+};
+
+bool cli_profile_key(const char *key)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
+		if (strcmp(keys[i], key) == 0)
+			return true;
+	}
+	return false;
+}
+
+static double key_of(const struct profile_row *r, const char *sort)
+{
+	const double values[] = {
+		(double)r->total_ns, (double)r->self_ns, (double)(r->hits + r->untimed),
+		r->avg_ns,           (double)r->min_ns,  (double)r->max_ns,
+		r->stddev_ns
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
+		if (strcmp(keys[i], sort) == 0)
+			return values[i];
+	}
+	return 0; /* by name alone */
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct line *x = a, *y = b;
+	int r = strcmp(x->sym.name, y->sym.name);
+
+	if (x->key != y->key)
+		return x->key < y->key ? 1 : -1;
+	if (r)
+		return r;
+	return x->row->ip < y->row->ip ? -1 : x->row->ip > y->row->ip;
+}
+
+static const char *us(char cell[CELL], double ns)
+{
+	snprintf(cell, CELL, "%.3f", ns / 1000);
+	return cell;
+}
+
+static void print_text(const struct line *lines, size_t n)
+{
+	static const char *const head[] = { "HITS",   "TOTAL us", "SELF us",   "AVG us",
+					    "MIN us", "MAX us",   "STDDEV us", "FUNCTION" };
+	struct cli_table t = { 0 };
+
+	cli_table_add(&t, ARRAY_SIZE(head), head);
+	for (size_t i = 0; i < n; i++) {
+		const struct profile_row *r = lines[i].row;
+		char hits[CELL], cell[6][CELL], name[600];
+
+		snprintf(hits, sizeof(hits), "%" PRIu64, r->hits + r->untimed);
+		snprintf(name, sizeof(name), "%s%s%s%s", lines[i].sym.name,
+			 lines[i].sym.module ? " [" : "", lines[i].sym.module ?: "",
+			 lines[i].sym.module ? "]" : "");
+		cli_table_add(&t, ARRAY_SIZE(head),
+			      (const char *[]){ hits, us(cell[0], (double)r->total_ns),
+						us(cell[1], (double)r->self_ns),
+						us(cell[2], r->avg_ns),
+						us(cell[3], (double)r->min_ns),
+						us(cell[4], (double)r->max_ns),
+						us(cell[5], r->stddev_ns), name });
+	}
+	cli_table_print(&t);
+}
+
+/* By hand, as names may be any bytes. */
+static void print_json(const struct line *lines, size_t n)
+{
+	_cleanup_buf_ struct buf b = { 0 };
+
+	buf_adds(&b, "{\"items\":[");
+	for (size_t i = 0; i < n; i++) {
+		const struct profile_row *r = lines[i].row;
+		const char *module = lines[i].sym.module;
+
+		buf_adds(&b, i ? ",\n{\"function\":" : "\n{\"function\":");
+		out_json_string(&b, lines[i].sym.name, strlen(lines[i].sym.name));
+		buf_adds(&b, ",\"module\":");
+		if (module)
+			out_json_string(&b, module, strlen(module));
+		else
+			buf_adds(&b, "null");
+		buf_addf(&b,
+			 ",\"ip\":\"0x%" PRIx64 "\",\"hits\":%" PRIu64 ",\"untimed\":%" PRIu64
+			 ",\"total_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64
+			 ",\"avg_ns\":%.0f,\"min_ns\":%" PRIu64 ",\"max_ns\":%" PRIu64
+			 ",\"stddev_ns\":%.0f}",
+			 r->ip, r->hits, r->untimed, r->total_ns, r->self_ns, r->avg_ns, r->min_ns,
+			 r->max_ns, r->stddev_ns);
+	}
+	buf_adds(&b, "\n]}\n");
+	if (!buf_failed(&b))
+		fwrite(b.data, 1, b.len, stdout);
+}
+
+static int show(struct cli *c, struct profile *p, const struct output_names *names,
+		const char *sort)
+{
+	size_t n;
+	const struct profile_row *rows = profile_rows(p, &n);
+	_cleanup_free_ struct line *lines = calloc(n + 1, sizeof(*lines));
+	_cleanup_free_ char(*unnamed)[CELL] = calloc(n + 1, sizeof(*unnamed));
+	u64 off;
+
+	if (!lines || !unnamed)
+		return cli_fail("out of memory");
+	for (size_t i = 0; i < n; i++) {
+		struct line *l = &lines[i];
+
+		l->row = &rows[i];
+		l->key = key_of(l->row, sort);
+		snprintf(unnamed[i], CELL, "0x%" PRIx64, l->row->ip);
+		if (!names->sym(names->arg, l->row->ip, &l->sym, &off))
+			l->sym = (struct kernel_sym){ .name = unnamed[i] };
+	}
+	qsort(lines, n, sizeof(*lines), by_key);
+	if (c->json)
+		print_json(lines, n);
+	else
+		print_text(lines, n);
+	return cli_flush(CLI_OK);
+}
+
+static int add_all(struct rec_reader *r, struct profile *p, u64 *lost_ret, bool *cut_ret,
+		   struct err *err)
+{
+	struct trace_record rec;
+	enum rec_kind kind = REC_END;
+	int rc;
+
+	do {
+		rc = rec_reader_next(r, &kind, &rec, err);
+		if (!rc && kind == REC_RECORD && profile_add(p, &rec))
+			rc = err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a profile");
+		if (!rc && kind == REC_LOST)
+			*lost_ret += rec.seq;
+	} while (!rc && (kind == REC_RECORD || kind == REC_LOST));
+	*cut_ret = kind == REC_CUT;
+	return rc;
+}
+
+int cli_profile_file(struct cli *c, const char *path, const char *sort)
+{
+	struct profile *p = profile_create();
+	struct rec_reader *r = NULL;
+	struct output_names names;
+	struct err err = { 0 };
+	int status = CLI_OK;
+	bool cut = false;
+	u64 lost = 0;
+
+	if (!p)
+		return cli_fail("out of memory");
+	if (rec_reader_open(path, &r, &err) < 0 || add_all(r, p, &lost, &cut, &err) < 0)
+		status = cli_fail("%s: %s (%s): %s", path, err.msg, err_code_name(err.code),
+				  err_code_hint(err.code));
+	if (status == CLI_OK) {
+		names = rec_reader_names(r);
+		status = show(c, p, &names, sort);
+	}
+	if (status == CLI_OK && lost)
+		fprintf(stderr, "%" PRIu64 " records lost: hits and times are too low\n", lost);
+	if (status == CLI_OK && cut)
+		status = cli_fail("%s was cut (file.cut): what came before is counted", path);
+	rec_reader_close(r);
+	profile_destroy(p);
+	return status;
+}

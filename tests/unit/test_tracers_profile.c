@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tracers/profile.c: sums that can be done by hand, holes, and more than its tables hold. */
+#include "tracers/profile.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TEXT 0x1000ull
+
+static struct profile *p;
+static u32 pid;
+
+static int setup(void **state)
+{
+	(void)state;
+	pid = 7;
+	p = profile_create();
+	return !p;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	profile_destroy(p);
+	return 0;
+}
+
+/* Function 1 is "f1", and so on; from 90 on they have no names. */
+static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	static char name[8];
+
+	(void)arg;
+	if (addr - TEXT >= 90)
+		return false;
+	snprintf(name, sizeof(name), "f%u", (unsigned int)(addr - TEXT));
+	*ret = (struct kernel_sym){ .name = name };
+	*off_ret = 0;
+	return true;
+}
+
+static void add(u8 type, u64 f, u32 depth, u64 ns)
+{
+	struct trace_record r = {
+		.type = type, .ip = TEXT + f, .depth = (u16)depth, .duration_ns = ns, .pid = pid
+	};
+
+	snprintf(r.comm, sizeof(r.comm), "a;b\n%u", pid);
+	assert_int_equal(profile_add(p, &r), 0);
+}
+
+static void enter(u64 f, u32 depth)
+{
+	add(TRACE_GRAPH_ENTRY, f, depth, 0);
+}
+
+static void leave(u64 f, u32 depth, u64 ns)
+{
+	add(TRACE_GRAPH_RETURN, f, depth, ns);
+}
+
+static const struct profile_row *row(u64 f)
+{
+	size_t n;
+	const struct profile_row *r = profile_rows(p, &n);
+
+	while (n--) {
+		if (r[n].ip == TEXT + f)
+			return &r[n];
+	}
+	fail_msg("no row");
+	return NULL;
+}
+
+static void check(u64 f, u64 hits, u64 total, u64 self)
+{
+	assert_int_equal(row(f)->hits, hits);
+	assert_int_equal(row(f)->total_ns, total);
+	assert_int_equal(row(f)->self_ns, self);
+}
+
+static void folded_is(const char *want)
+{
+	const struct output_names names = { sym, NULL };
+	struct buf b = { 0 };
+
+	profile_folded(p, &b, &names);
+	assert_string_equal(b.data ? b.data : "", want);
+	buf_deinit(&b);
+}
+
+static void sums(void **state)
+{
+	(void)state;
+	enter(1, 0);
+	enter(2, 1);
+	pid = 8; /* another task in between */
+	enter(2, 0);
+	leave(2, 0, 5);
+	pid = 7;
+	enter(3, 2);
+	leave(3, 2, 10);
+	leave(2, 1, 30);
+	enter(2, 1);
+	leave(2, 1, 40);
+	leave(1, 0, 100);
+	check(1, 1, 100, 30);
+	check(2, 3, 75, 65);
+	check(3, 1, 10, 10);
+	assert_int_equal(row(2)->min_ns, 5);
+	assert_int_equal(row(2)->max_ns, 40);
+	assert_true(fabs(row(2)->avg_ns - 25) < 1e-9);
+	/* of 5, 30, 40: sqrt((400 + 25 + 225) / 2) */
+	assert_true(fabs(row(2)->stddev_ns - sqrt(325)) < 1e-9);
+	assert_true(row(1)->stddev_ns == 0);
+	folded_is("a:b?7;f1 30\n"
+		  "a:b?7;f1;f2 60\n"
+		  "a:b?8;f2 5\n"
+		  "a:b?7;f1;f2;f3 10\n");
+}
+
+static void what_is_not_seen_to_return(void **state)
+{
+	(void)state;
+	enter(1, 0);
+	enter(2, 1);
+	enter(3, 2); /* its return is lost, and its caller's: their time is f1's */
+	leave(1, 0, 100);
+	enter(4, 0);
+	add(TRACE_GRAPH_NEVER, 4, 0, 0);
+	add(TRACE_FUNCTION, 5, 0, 0);
+	add(TRACE_FUNCTION, 1, 0, 0);
+	leave(91, 0, 7); /* its entry is lost */
+	enter(1, 0);
+	leave(2, 1, 11); /* its own too: but f1 called it */
+	leave(1, 0, 10); /* a lie: less than its callee */
+	check(1, 2, 110, 100);
+	check(2, 1, 11, 11);
+	check(5, 0, 0, 0);
+	assert_int_equal(row(5)->untimed, 1);
+	assert_int_equal(row(1)->untimed, 1);
+	folded_is("a:b?7;f1 100\n"
+		  "a:b?7;f1;f2 11\n"
+		  "a:b?7;0x105b 7\n");
+}
+
+static void idle_tasks_are_one_a_cpu(void **state)
+{
+	struct trace_record r = { .type = TRACE_GRAPH_ENTRY, .ip = TEXT + 1, .comm = "<idle>" };
+
+	(void)state;
+	assert_int_equal(profile_add(p, &r), 0);
+	r.cpu = 1;
+	assert_int_equal(profile_add(p, &r), 0);
+	r.depth = 1;
+	r.ip++;
+	assert_int_equal(profile_add(p, &r), 0);
+	r.type = TRACE_GRAPH_RETURN;
+	r.duration_ns = 50;
+	assert_int_equal(profile_add(p, &r), 0);
+	r.depth = 0;
+	r.ip--;
+	r.cpu = 0;
+	r.duration_ns = 60;
+	assert_int_equal(profile_add(p, &r), 0);
+	check(1, 1, 60, 60);
+}
+
+static void more_than_there_is_room_for(void **state)
+{
+	size_t n;
+
+	(void)state;
+	for (u32 i = 0; i < 20000; i++) {
+		pid = i + 1;
+		enter(i, 0);
+		leave(i, 0, 3);
+	}
+	(void)profile_rows(p, &n);
+	assert_int_equal(n, 20000);
+	check(19999, 1, 3, 3);
+	/* recursion beyond all depths */
+	for (u32 d = 0; d < 1000; d++)
+		enter(1, d);
+	for (u32 d = 1000; d-- > 0;)
+		leave(1, d, 1000 - d);
+	assert_int_equal(row(1)->hits, 1001);
+	/* a tree that never ends */
+	srand(1);
+	for (u32 i = 0; i < 3000000; i++)
+		enter((u64)rand() % 50, i % 100);
+	leave(1, 99, 5);
+	assert_int_equal(row(1)->hits, 1002);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(sums, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_not_seen_to_return, setup, teardown),
+		cmocka_unit_test_setup_teardown(idle_tasks_are_one_a_cpu, setup, teardown),
+		cmocka_unit_test_setup_teardown(more_than_there_is_room_for, setup, teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

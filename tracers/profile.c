@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * See profile.h. For each task it keeps, by depth, the time that calls inside the present one took;
+ * a return takes it off its own. Where records were lost, time of callees whose returns are missing
+ * stays with the caller.
+ */
+#include "tracers/profile.h"
+
+#include "tracers/out_layout.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEPTHS    128u /* deeper calls count as this deep */
+#define TASKS     4096u /* of two in one slot the earlier begins anew */
+#define NODES_MAX (1u << 20) /* of the tree; more stacks count as those that they begin with */
+#define SLOTS_MIN 1024u
+
+struct task {
+	u64 key; /* pid, or CPU of an idle one; 0: none yet */
+	u64 inner_ns[DEPTHS + 1]; /* at [d]: of calls at depth d since the last at d - 1 began */
+	u32 node[DEPTHS]; /* where in the tree the present call at each depth is */
+};
+
+/* A stack: a function called by another stack; below node 0, a task's name. */
+struct node {
+	u64 key; /* call site; of a task, a hash of its name */
+	u64 self_ns;
+	u32 parent;
+	u32 comm; /* of a task: 1 + index into comms */
+};
+
+/* Open addressing; a slot is 1 + an index, 0: empty. */
+struct table {
+	u32 *slot;
+	u32 n_slots; /* a power of two */
+};
+
+struct profile {
+	struct task *tasks;
+	struct profile_row *rows;
+	double *m2; /* sum of squared distances from the mean, by row */
+	u32 n_rows, rows_cap;
+	struct table by_ip;
+	struct node *nodes;
+	u32 n_nodes, nodes_cap;
+	struct table by_node;
+	char (*comms)[TRACE_COMM_LEN + 1];
+	u32 n_comms, comms_cap;
+};
+
+static u64 mix(u64 a, u64 b)
+{
+	u64 h = (a ^ (b << 40 | b >> 24)) * 0x9e3779b97f4a7c15;
+
+	return h ^ h >> 29;
+}
+
+static void *grown(void *array, u32 n, u32 *cap, size_t size)
+{
+	u32 more = *cap ? *cap * 2 : SLOTS_MIN;
+	void *p = array;
+
+	if (n < *cap)
+		return array;
+	p = reallocarray(array, more, size);
+	if (p)
+		*cap = more;
+	return p;
+}
+
+static u64 row_hash(const struct profile *p, u32 i)
+{
+	return mix(p->rows[i].ip, 0);
+}
+
+static u64 node_hash(const struct profile *p, u32 i)
+{
+	return mix(p->nodes[i].key, p->nodes[i].parent + 1ull);
+}
+
+/* Room for one more than @n; @hash gives that of each there is. */
+static int table_reserve(const struct profile *p, struct table *t, u32 n,
+			 u64 (*hash)(const struct profile *p, u32 i))
+{
+	u32 n_slots = t->n_slots ? t->n_slots * 2 : SLOTS_MIN * 2, *slot;
+
+	if (t->n_slots > 2 * n)
+		return 0;
+	slot = calloc(n_slots, sizeof(*slot));
+	if (!slot)
+		return -ENOMEM;
+	for (u32 i = 0; i < n; i++) {
+		u32 h = (u32)hash(p, i) & (n_slots - 1);
+
+		while (slot[h])
+			h = (h + 1) & (n_slots - 1);
+		slot[h] = i + 1;
+	}
+	free(t->slot);
+	t->slot = slot;
+	t->n_slots = n_slots;
+	return 0;
+}
+
+/* NULL: no memory */
+static struct profile_row *row_of(struct profile *p, u64 ip)
+{
+	u32 cap = p->rows_cap, h;
+	double *m2;
+	void *rows;
+
+	if (table_reserve(p, &p->by_ip, p->n_rows, row_hash))
+		return NULL;
+	h = (u32)mix(ip, 0) & (p->by_ip.n_slots - 1);
+	for (; p->by_ip.slot[h]; h = (h + 1) & (p->by_ip.n_slots - 1)) {
+		if (p->rows[p->by_ip.slot[h] - 1].ip == ip)
+			return &p->rows[p->by_ip.slot[h] - 1];
+	}
+	m2 = grown(p->m2, p->n_rows, &cap, sizeof(*m2));
+	if (!m2)
+		return NULL;
+	p->m2 = m2;
+	rows = grown(p->rows, p->n_rows, &p->rows_cap, sizeof(*p->rows));
+	if (!rows)
+		return NULL;
+	p->rows = rows;
+	p->m2[p->n_rows] = 0;
+	p->rows[p->n_rows] = (struct profile_row){ .ip = ip };
+	p->by_ip.slot[h] = ++p->n_rows;
+	return &p->rows[p->n_rows - 1];
+}
+
+/* Return: 0; -ENOMEM. When the tree is full, @parent itself is the node. */
+static int node_of(struct profile *p, u32 parent, u64 key, u32 *ret)
+{
+	void *nodes;
+	u32 h;
+
+	*ret = parent;
+	if (table_reserve(p, &p->by_node, p->n_nodes, node_hash))
+		return -ENOMEM;
+	h = (u32)mix(key, parent + 1ull) & (p->by_node.n_slots - 1);
+	for (; p->by_node.slot[h]; h = (h + 1) & (p->by_node.n_slots - 1)) {
+		const struct node *n = &p->nodes[p->by_node.slot[h] - 1];
+
+		if (n->key == key && n->parent == parent) {
+			*ret = p->by_node.slot[h] - 1;
+			return 0;
+		}
+	}
+	if (p->n_nodes == NODES_MAX)
+		return 0;
+	nodes = grown(p->nodes, p->n_nodes, &p->nodes_cap, sizeof(*p->nodes));
+	if (!nodes)
+		return -ENOMEM;
+	p->nodes = nodes;
+	p->nodes[p->n_nodes] = (struct node){ .key = key, .parent = parent };
+	p->by_node.slot[h] = p->n_nodes + 1;
+	*ret = p->n_nodes++;
+	return 0;
+}
+
+static int task_node(struct profile *p, const struct trace_record *r, u32 *ret)
+{
+	u64 key = 0xcbf29ce484222325;
+	void *comms;
+
+	for (size_t i = 0; i < TRACE_COMM_LEN && r->comm[i]; i++)
+		key = (key ^ (u8)r->comm[i]) * 0x100000001b3;
+	if (node_of(p, 0, key, ret))
+		return -ENOMEM;
+	if (!*ret || p->nodes[*ret].comm)
+		return 0;
+	comms = grown(p->comms, p->n_comms, &p->comms_cap, sizeof(*p->comms));
+	if (!comms)
+		return -ENOMEM;
+	p->comms = comms;
+	memcpy(p->comms[p->n_comms], r->comm, sizeof(*p->comms));
+	p->nodes[*ret].comm = ++p->n_comms;
+	return 0;
+}
+
+static struct task *task_of(struct profile *p, const struct trace_record *r)
+{
+	u64 key = r->pid ? r->pid : 1ull << 32 | r->cpu;
+	struct task *t = &p->tasks[mix(key, 0) % TASKS];
+
+	if (t->key == key)
+		return t;
+	memset(t, 0, sizeof(*t));
+	t->key = key;
+	return t;
+}
+
+static int stack_of(struct profile *p, struct task *t, u32 depth, const struct trace_record *r,
+		    u32 *ret)
+{
+	u32 parent;
+
+	if (depth && t->node[depth - 1])
+		parent = t->node[depth - 1];
+	else if (task_node(p, r, &parent))
+		return -ENOMEM;
+	return node_of(p, parent, r->ip, ret);
+}
+
+static int add_return(struct profile *p, const struct trace_record *r)
+{
+	struct profile_row *row = row_of(p, r->ip);
+	struct task *t = task_of(p, r);
+	u32 depth = MIN((u32)r->depth, DEPTHS - 1), node = t->node[depth];
+	u64 ns = r->duration_ns, self;
+	double before;
+
+	if (!row)
+		return -ENOMEM;
+	if ((!node || p->nodes[node].key != r->ip) && stack_of(p, t, depth, r, &node))
+		return -ENOMEM;
+	self = ns - MIN(ns, t->inner_ns[depth + 1]);
+	t->inner_ns[depth + 1] = 0;
+	t->inner_ns[depth] += ns;
+	t->node[depth] = 0;
+	p->nodes[node].self_ns += self;
+	row->hits++;
+	row->total_ns += ns;
+	row->self_ns += self;
+	row->min_ns = row->hits > 1 ? MIN(row->min_ns, ns) : ns;
+	row->max_ns = MAX(row->max_ns, ns);
+	/* Welford: no difference of large sums */
+	before = (double)ns - row->avg_ns;
+	row->avg_ns += before / (double)row->hits;
+	p->m2[row - p->rows] += before * ((double)ns - row->avg_ns);
+	return 0;
+}
+
+int profile_add(struct profile *p, const struct trace_record *r)
+{
+	u32 depth = MIN((u32)r->depth, DEPTHS - 1);
+	struct profile_row *row;
+	struct task *t;
+
+	if (r->type == TRACE_GRAPH_RETURN)
+		return add_return(p, r);
+	if (r->type == TRACE_FUNCTION) {
+		row = row_of(p, r->ip);
+		if (!row)
+			return -ENOMEM;
+		row->untimed++;
+		return 0;
+	}
+	t = task_of(p, r);
+	t->inner_ns[depth + 1] = 0;
+	t->node[depth] = 0;
+	if (r->type != TRACE_GRAPH_ENTRY)
+		return 0;
+	return stack_of(p, t, depth, r, &t->node[depth]);
+}
+
+const struct profile_row *profile_rows(struct profile *p, size_t *n_ret)
+{
+	for (u32 i = 0; i < p->n_rows; i++) {
+		struct profile_row *row = &p->rows[i];
+
+		row->stddev_ns = row->hits > 1 ? sqrt(p->m2[i] / (double)(row->hits - 1)) : 0;
+	}
+	*n_ret = p->n_rows;
+	return p->rows;
+}
+
+/* ';' and line ends are the format's own. */
+static void add_name(struct buf *b, const char *name, size_t len)
+{
+	char *start = buf_reserve(b, len + 1), *end;
+
+	if (!start)
+		return;
+	end = fmt_printable(start, name, len);
+	for (char *p = start; p < end; p++) {
+		if (*p == ';')
+			*p = ':';
+	}
+	*end = 0;
+	b->len += (size_t)(end - start);
+}
+
+static void add_function(struct buf *b, u64 ip, const struct output_names *names)
+{
+	struct kernel_sym sym;
+	u64 off;
+
+	buf_adds(b, ";");
+	if (names->sym(names->arg, ip, &sym, &off))
+		add_name(b, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
+	else
+		buf_addf(b, "0x%llx", (unsigned long long)ip);
+}
+
+void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names)
+{
+	for (u32 i = 1; i < p->n_nodes; i++) {
+		u32 path[DEPTHS + 2], n = 0;
+		const struct node *top;
+
+		if (!p->nodes[i].self_ns)
+			continue;
+		for (u32 k = i; k && n < ARRAY_SIZE(path); k = p->nodes[k].parent)
+			path[n++] = k;
+		top = &p->nodes[path[--n]];
+		if (top->comm)
+			add_name(b, p->comms[top->comm - 1],
+				 strnlen(p->comms[top->comm - 1], TRACE_COMM_LEN));
+		else /* the tree was full */
+			add_function(b, top->key, names);
+		while (n)
+			add_function(b, p->nodes[path[--n]].key, names);
+		buf_addf(b, " %llu\n", (unsigned long long)p->nodes[i].self_ns);
+	}
+}
+
+struct profile *profile_create(void)
+{
+	struct profile *p = calloc(1, sizeof(*p));
+	u32 root;
+
+	if (!p)
+		return NULL;
+	p->tasks = calloc(TASKS, sizeof(*p->tasks));
+	if (!p->tasks || node_of(p, UINT32_MAX, 0, &root)) {
+		profile_destroy(p);
+		return NULL;
+	}
+	return p;
+}
+
+void profile_destroy(struct profile *p)
+{
+	if (!p)
+		return;
+	free(p->tasks);
+	free(p->rows);
+	free(p->m2);
+	free(p->by_ip.slot);
+	free(p->nodes);
+	free(p->by_node.slot);
+	free(p->comms);
+	free(p);
+}

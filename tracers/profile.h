@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records of function_graph added up: by function, and by stack for flame graphs. One thread. Memory
+ * grows with the functions and, up to a limit, the stacks that occur; not with records or tasks.
+ */
+#ifndef TRACERS_PROFILE_H
+#define TRACERS_PROFILE_H
+
+#include "tracers/output.h"
+
+/* All calls of one function. Times are of the calls that returned. */
+struct profile_row {
+	u64 ip; /* call site */
+	u64 hits; /* calls that returned */
+	u64 untimed; /* calls whose return is not followed; all of the function tracer's */
+	u64 total_ns; /* with callees; one that calls itself counts at each level */
+	u64 self_ns; /* without the time in callees that are traced */
+	u64 min_ns, max_ns;
+	double avg_ns, stddev_ns; /* stddev: of the sample, 0 for one call */
+};
+
+struct profile;
+struct profile *profile_create(void); /* NULL: no memory */
+void profile_destroy(struct profile *p);
+
+/** profile_add - the next record of a stream, in its order. Return: 0; -ENOMEM. */
+must_check int profile_add(struct profile *p, const struct trace_record *r);
+
+/** profile_rows - one a function, in no order; @p's, until the next profile_add() */
+const struct profile_row *profile_rows(struct profile *p, size_t *n_ret);
+
+/**
+ * profile_folded - "comm;outermost;...;innermost NS" lines, as flamegraph.pl and others read them
+ *
+ * NS is the time in the innermost without its callees, of all calls with these callers.
+ */
+void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names);
+
+#endif
