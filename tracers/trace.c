@@ -145,7 +145,6 @@ static void update_losses(struct trace *t)
 	t->info.lost_torn = l.torn;
 	t->info.n_lost = t->info.lost_ring + t->info.lost_torn;
 	pthread_mutex_unlock(&t->lock);
-	update_graph(t);
 }
 
 static void note_unreturned(void *arg, const struct tracing_unreturned *call)
@@ -191,6 +190,7 @@ static int collect(struct trace *t, u64 now, u64 *last, struct err *err)
 	rc = tracing_collect(t->g, note_unreturned, &u, err);
 	guest_unlock(t->g);
 	pass_unreturned(t, &u);
+	update_graph(t); /* here, since it looks at every CPU's counters in the guest */
 	return rc;
 }
 
@@ -485,6 +485,7 @@ int trace_stop(struct trace *t, struct err *err_ret)
 		failed(t, &drain_err);
 	flush_batch(t);
 	update_losses(t);
+	update_graph(t);
 	guest_lock(t->g);
 	tracing_release(t->g);
 	guest_unlock(t->g);
