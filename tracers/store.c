@@ -3,11 +3,13 @@
  * Records in memory. See store.h.
  *
  * A record takes 32 bytes; its seq is its place, its comm an index into a table of names in use,
- * each counted by the records that have it and given up with the last of them.
+ * each counted by the records that have it and given up with the last of them. A return has no
+ * parent: its duration lies there, and in the bits that a pid does not need.
  */
 #include "tracers/store.h"
 
 #include "base/cleanup.h"
+#include "guest-agent/agent_abi.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,16 +20,21 @@
 #define COMM_UNKNOWN "<...>"
 #define LOCK_BATCH   256 /* records copied under one hold of the lock */
 #define TOP_4G       0xffffffff00000000
+#define DURATION_MAX ((1ull << 52) - 1) /* 52 days; longer ones show as this */
 
 struct entry {
 	u64 ts_ns;
-	u32 ip, parent; /* lower halves; the upper one is all ones */
-	u32 pid, tgid;
-	u16 comm, cpu, ctx;
-	u8 type, pad;
+	u32 ip; /* lower half; the upper one is all ones */
+	u32 parent; /* the same; TRACE_GRAPH_RETURN: duration 31..0 */
+	u32 pid : 22, duration1 : 10; /* duration 41..32 */
+	u32 tgid : 22, duration2 : 10; /* duration 51..42 */
+	u16 comm, cpu;
+	u16 ctx : 11, type : 3;
+	u16 depth;
 };
 
-_Static_assert(sizeof(struct entry) <= 40, "8 MiB are to hold 200,000 records and more");
+_Static_assert(sizeof(struct entry) == 32, "8 MiB are to hold 200,000 records and more");
+_Static_assert(AGENT_PID_MASK == (1 << 22) - 1 && AGENT_CTX_MASK == (1 << 11) - 1, "struct entry");
 
 struct comm {
 	char text[TRACE_COMM_LEN];
@@ -135,19 +142,25 @@ static void comm_put(struct store *s, u16 i)
 static void append_one(struct store *s, struct trace_record *r)
 {
 	struct entry *e = &s->entries[(s->newest + 1) & s->mask];
+	u64 ns = MIN(r->duration_ns, DURATION_MAX);
+	bool is_return = r->type == TRACE_GRAPH_RETURN;
 	u16 old = e->comm;
 
 	r->seq = ++s->newest;
 	*e = (struct entry){
 		.ts_ns = r->ts_ns,
 		.ip = (u32)r->ip,
-		.parent = (u32)r->parent,
-		.pid = r->pid,
-		.tgid = r->tgid,
+		.parent = (u32)(is_return ? ns : r->parent),
+		.pid = r->pid & AGENT_PID_MASK,
+		.duration1 = ns >> 32 & 0x3ff,
+		/* what the guest says, and no tgid if it is larger than any can be */
+		.tgid = (r->tgid > AGENT_PID_MASK ? 0 : r->tgid) & AGENT_PID_MASK,
+		.duration2 = ns >> 42 & 0x3ff,
 		.comm = comm_get(s, r->comm),
 		.cpu = r->cpu,
-		.ctx = r->ctx,
-		.type = r->type,
+		.ctx = (u32)r->ctx & AGENT_CTX_MASK,
+		.type = (u32)r->type & 7,
+		.depth = r->depth,
 	};
 	comm_put(s, old); /* after comm_get(): often it is the same name */
 }
@@ -171,13 +184,17 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 		.seq = seq,
 		.ts_ns = e->ts_ns,
 		.ip = TOP_4G | e->ip,
-		.parent = TOP_4G | e->parent,
 		.pid = e->pid,
 		.tgid = e->tgid,
 		.cpu = e->cpu,
 		.ctx = e->ctx,
 		.type = e->type,
+		.depth = e->depth,
 	};
+	if (e->type == TRACE_GRAPH_RETURN)
+		ret->duration_ns = (u64)e->duration2 << 42 | (u64)e->duration1 << 32 | e->parent;
+	else
+		ret->parent = TOP_4G | e->parent;
 	if (e->comm)
 		memcpy(ret->comm, s->comms[e->comm].text, TRACE_COMM_LEN);
 	else

@@ -24,8 +24,13 @@ static struct trace_record make_record(u64 i, u32 tasks)
 				  .pid = (u32)(i % tasks),
 				  .cpu = (u16)(i % 600),
 				  .ctx = (u16)(i % 2048),
-				  .type = TRACE_FUNCTION };
+				  .depth = (u16)(i * 7),
+				  .type = (u8)(TRACE_FUNCTION + i % 4) };
 
+	if (r.type == TRACE_GRAPH_RETURN) {
+		r.parent = 0;
+		r.duration_ns = i * 0x9e3779b97f4a7c15 >> (12 + i / 4 % 52);
+	}
 	r.tgid = r.pid + 1;
 	snprintf(r.comm, sizeof(r.comm), "t%u", r.pid);
 	return r;
@@ -44,6 +49,8 @@ static void check_record(const struct trace_record *got, u64 i, u32 tasks)
 	assert_int_equal(got->cpu, want.cpu);
 	assert_int_equal(got->ctx, want.ctx);
 	assert_int_equal(got->type, want.type);
+	assert_int_equal(got->depth, want.depth);
+	assert_int_equal(got->duration_ns, want.duration_ns);
 	assert_string_equal(got->comm, want.comm);
 }
 
