@@ -121,8 +121,8 @@ def test_exits_leak_nothing(flavour):
         truth = Truth(g)
         d.attach(g, "g")
         sites = [int(f["ip"], 16) for f in d.functions("g")]
-        t = graph(d, mode="discard", filter=["do_exit", "do_group_exit", "__x64_sys_exit_group", "do_task_dead", "schedule",
-                                             "__x64_sys_wait4", "do_wait"])
+        t = graph(d, ["do_exit", "do_group_exit", "__x64_sys_exit_group", "do_task_dead", "schedule",
+                      "__x64_sys_wait4", "do_wait"], mode="discard")
         before = d.trace_info(t)["graph"]
         assert "forkexit: ok" in g.run(f"forkexit {FORKS}", 1200)
         info = d.wait_trace(t, lambda x: x["graph"]["inside"] < before["inside"] + 50, 20)
