@@ -101,8 +101,8 @@ static bool no_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
 	(void)arg;
 	(void)addr;
-	(void)ret;
-	(void)off_ret;
+	*ret = (struct kernel_sym){ 0 };
+	*off_ret = 0;
 	return false;
 }
 

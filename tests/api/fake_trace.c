@@ -6,6 +6,7 @@
  *   fake         1000 records a second
  *   fake-fast    as many as a million a second
  *   fake-quiet   none
+ *   fake-one     one, and then none
  *   fake-lossy   as fake; each 100th record is lost in the guest and counted
  *   fake-dies    after 200 records its VMM is gone
  *   fake-stop    the first attempt to stop fails, journal.failed
@@ -121,6 +122,8 @@ static void produce(struct trace *t)
 {
 	struct trace_info *i = &t->info;
 
+	if (i->n_records && fake_is(t->guest, "fake-one"))
+		return;
 	i->n_records += t->per_tick;
 	if (t->lost_every)
 		i->lost_ring = i->n_records / t->lost_every;

@@ -80,6 +80,17 @@ class Streams(DaemonCase):
         self.assertEqual(text.count(" never returned: sh-"), g["never_returned"])
         self.assertIsNone(self.d.get(f"/v1/traces/{t}/records?limit=3")["items"][2]["parent"])
 
+    def test_a_call_that_goes_on_is_shown(self):
+        """Whether it has callees is not known, and may not be for long."""
+        self.d.attach("fake-one")
+        t = self.d.trace(tracer="function_graph", filter=["vfs_*"])
+        with self.d.stream(t, accept="text/plain") as s:
+            lines = [s.response.readline().decode() for _ in range(5)]
+            self.assertEqual(lines[4], " 0)               |  vfs_fn_000() {\n")
+            self.assertEqual(self.d.get(f"/v1/traces/{t}")["state"], "running")
+            self.assertEqual(self.stop(t)["graph"]["inside"], 1)
+            self.assertEqual(s.raw(), b"")
+
     def test_recording(self):
         self.d.attach()
         t = self.d.trace()

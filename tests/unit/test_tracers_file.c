@@ -501,18 +501,18 @@ static int as_function(void **state)
 	return 0;
 }
 
-#define graph_test(f) cmocka_unit_test_setup_teardown(f, as_graph, as_function)
+#define GRAPH_TEST(f) cmocka_unit_test_setup_teardown(f, as_graph, as_function)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_comes_back),
-		graph_test(what_is_written_comes_back),
+		GRAPH_TEST(what_is_written_comes_back),
 		cmocka_unit_test(few_bytes_a_record),
 		cmocka_unit_test(a_cut_file_is_good_up_to_the_cut),
-		graph_test(a_cut_file_is_good_up_to_the_cut),
+		GRAPH_TEST(a_cut_file_is_good_up_to_the_cut),
 		cmocka_unit_test(any_flipped_bit_is_found),
-		graph_test(any_flipped_bit_is_found),
+		GRAPH_TEST(any_flipped_bit_is_found),
 		cmocka_unit_test(refuses_other_files),
 		cmocka_unit_test(forged_contents_are_refused),
 		cmocka_unit_test(forged_calls_are_refused),
