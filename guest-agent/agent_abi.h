@@ -6,8 +6,8 @@
  *   text (RX)                          data (RW + NX)
  *   +--------------------------+       +--------------------------------------+ 0
  *   | ftrace_caller            |       | struct agent_header                  |
- *   |   ftrace_call:       ----+--.    +--------------------------------------+ AGENT_CPU_OFF
- *   |   ftrace_graph_call:     |  |    | struct agent_cpu [nr_cpus]           |
+ *   |   ftrace_graph_call:     |       +--------------------------------------+ AGENT_CPU_OFF
+ *   |   ftrace_call:       ----+--.    | struct agent_cpu [nr_cpus]           |
  *   | ftrace_stub              |  |    +--------------------------------------+ header.ring_off
  *   | function_trace_call   <--+--'    | ring of CPU 0: ring_slots * 24 bytes |
  *   | ftrace_graph_caller      |       | ring of CPU 1 ...                    |
@@ -228,9 +228,9 @@ struct agent_blob {
 	agent_u32 n_fixups;
 	/* offsets of symbols in text */
 	agent_u32 ftrace_caller; /* what call sites call */
-	agent_u32 ftrace_call; /* 5-byte call inside it, patched by ftrace_update_ftrace_func() */
+	agent_u32 ftrace_call; /* 5-byte jmp inside it, patched by ftrace_update_ftrace_func() */
 	agent_u32 ftrace_graph_call; /* 5-byte nop inside it */
-	agent_u32 ftrace_stub; /* what ftrace_call calls when no tracer is active */
+	agent_u32 ftrace_stub; /* where ftrace_call jumps when no tracer is active */
 	agent_u32 function_trace_call; /* the function tracer */
 	agent_u32 ftrace_graph_caller; /* what ftrace_graph_call jumps to for function_graph */
 	agent_u32 return_to_handler; /* what every trampoline calls */

@@ -45,16 +45,22 @@ agent_text:
  *           The frame is not set up yet: the site is the first instruction, or follows endbr64.
  *
  * ftrace_call and ftrace_graph_call are rewritten by the host while the guest runs or stands still:
- * one instruction of MCOUNT_INSN_SIZE bytes each, ftrace_call within one aligned 8-byte word.
+ * one instruction of MCOUNT_INSN_SIZE bytes each, within one aligned 8-byte word.
+ *
+ * Linux calls the tracer, then comes to ftrace_graph_call. Here the graph caller goes first and never
+ * falls through, and both are jumps: a call is recorded once, switching between the two on a live
+ * trace is one instruction, and a call and a return less are executed, which under TCG is a fifth of a
+ * record's cost.
  */
-SYM_FUNC_START(ftrace_caller)
-SYM_INNER_LABEL(ftrace_call)
-	.byte	0xe8			/* call ftrace_stub; the long form whatever the assembler */
-	.long	ftrace_stub - . - 4
+	.p2align 4, 0xcc
+	.byte	0xcc, 0xcc, 0xcc
+	.type ftrace_caller, @function
+SYM_INNER_LABEL(ftrace_caller)
 SYM_INNER_LABEL(ftrace_graph_call)
 	.byte	0x0f, 0x1f, 0x44, 0x00, 0x00
-	RETURN
-SYM_INNER_LABEL(ftrace_caller_end)
+SYM_INNER_LABEL(ftrace_call)
+	.byte	0xe9			/* jmp ftrace_stub; the long form whatever the assembler */
+	.long	ftrace_stub - . - 4
 SYM_FUNC_END(ftrace_caller)
 
 /* ftrace_stub - the tracer that does nothing */
@@ -63,17 +69,16 @@ SYM_FUNC_START(ftrace_stub)
 SYM_FUNC_END(ftrace_stub)
 
 /* Where function_trace_call finds things once it has saved four registers. */
-#define FRAME_IP 40 /* call site + 5 */
-#define FRAME_PARENT 48
+#define FRAME_IP 32 /* call site + 5 */
+#define FRAME_PARENT 40
 
 /*
  * function_trace_call - write one AGENT_REC_FUNCTION record
  *
- * In:       as ftrace_caller, one return address deeper
+ * In:       as ftrace_caller; jumped to
  * Out:      all registers unchanged but r10, r11, flags
  * Stack:    FRAME_PARENT(%rsp)  parent
  *           FRAME_IP(%rsp)      call site + 5
- *           32(%rsp)            return address into ftrace_caller
  *           0..24(%rsp)         rsi, rdx, rcx, rax of the traced function
  *
  * What can be known beforehand is worked out before the slot is reserved, the TSC above all: the

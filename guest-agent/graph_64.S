@@ -164,8 +164,7 @@ SYM_FUNC_START(ftrace_graph_caller)
 	popq	%rdx
 	popq	%rcx
 	popq	%rax
-	call	function_trace_call
-	RETURN
+	jmp	function_trace_call
 .Lgraph_full:
 	lock incq AGENT_CPU_LOST(%rcx)
 	call	put_frame

@@ -188,8 +188,8 @@ int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)
 	struct text_change c = { .addr = site, .len = MCOUNT_INSN_SIZE };
 	int rc;
 
-	if (insn_make_call(site, g->agent.text + g->agent.tracer, c.old) ||
-	    insn_make_call(site, g->agent.text + offset, c.new))
+	if (insn_make_jump(site, g->agent.text + g->agent.tracer, c.old) ||
+	    insn_make_jump(site, g->agent.text + offset, c.new))
 		return err_set(err, -ERANGE, ERR_NONE, site,
 			       "ftrace_call [agent] cannot reach its tracer");
 	rc = patch_agent(g, &c, "ftrace_call", err);

@@ -41,9 +41,9 @@ must_check int ftrace_make_call(struct guest *g, const u32 *site, size_t n,
 must_check int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err);
 
 /**
- * ftrace_update_ftrace_func - patch ftrace_call [agent] to call @offset in the agent's text
+ * ftrace_update_ftrace_func - patch ftrace_call [agent] to jump to @offset in the agent's text
  *
- * Before and after: a 5-byte call. Context: guest lock held; sites may be live. Undo: the same with
+ * Before and after: a 5-byte jmp. Context: guest lock held; sites may be live. Undo: the same with
  * the offset of ftrace_stub.
  */
 must_check int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err);

@@ -23,7 +23,7 @@ struct guest_agent {
 	u64 text, text_bytes;
 	u64 data, data_bytes;
 	struct agent_header header; /* as we wrote it: the guest's copy is not believed */
-	u32 tracer; /* what ftrace_call calls now: offset in text */
+	u32 tracer; /* where ftrace_call jumps now: offset in text */
 	struct vm_view *view; /* of data */
 	bool graph; /* ftrace_graph_call jumps */
 	bool graph_used; /* it may have, once: returns may lead through the agent */

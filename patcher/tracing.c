@@ -51,20 +51,17 @@ static int begin_ring(struct guest *g, size_t cpu_off, struct err *err)
 	return rc ? rc : set_u32(g, cpu_off + offsetof(struct agent_cpu, last_pid), ~0u, err);
 }
 
-/* Never both at once: a call would be recorded twice. */
+/* ftrace_graph_call comes first and does not fall through: each call is recorded by one of the two. */
 static int choose_tracer(struct guest *g, bool graph, struct err *err)
 {
-	const struct agent_blob *blob = agent_blob_get();
 	int rc;
 
 	if (graph) {
 		rc = graph_prepare(g, err);
-		if (!rc)
-			rc = ftrace_update_ftrace_func(g, blob->ftrace_stub, err);
 		return rc ? rc : ftrace_enable_ftrace_graph_caller(g, err);
 	}
-	rc = g->agent.graph ? ftrace_disable_ftrace_graph_caller(g, err) : 0;
-	return rc ? rc : ftrace_update_ftrace_func(g, blob->function_trace_call, err);
+	rc = ftrace_update_ftrace_func(g, agent_blob_get()->function_trace_call, err);
+	return !rc && g->agent.graph ? ftrace_disable_ftrace_graph_caller(g, err) : rc;
 }
 
 int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err)

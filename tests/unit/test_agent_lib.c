@@ -104,7 +104,7 @@ static void choose_tracer(struct rig *r)
 	s32 rel = (s32)(b->function_trace_call - (b->ftrace_call + 5));
 	s32 graph_rel = (s32)(b->ftrace_graph_caller - (b->ftrace_graph_call + 5));
 
-	assert_int_equal(*call, 0xe8);
+	assert_int_equal(*call, 0xe9);
 	if (r->opts.graph) {
 		*graph = 0xe9;
 		memcpy(graph + 1, &graph_rel, 4);

@@ -70,11 +70,12 @@ static void symbols_are_what_they_say(void **state)
 	int rel;
 
 	(void)state;
-	assert_int_equal(b->text[b->ftrace_call], 0xe8);
+	assert_int_equal(b->text[b->ftrace_call], 0xe9);
 	memcpy(&rel, b->text + b->ftrace_call + 1, 4);
 	assert_int_equal((int)b->ftrace_call + 5 + rel, b->ftrace_stub);
-	/* One aligned word holds the whole call: it can be changed with one store. */
-	assert_true(b->ftrace_call % 8 <= 3);
+	/* One aligned word holds the whole instruction: it can be changed with one store. */
+	assert_true(b->ftrace_call % 8 <= 3 && b->ftrace_graph_call % 8 <= 3);
+	assert_int_equal(b->ftrace_call, b->ftrace_graph_call + 5);
 	assert_memory_equal(b->text + b->ftrace_graph_call, nop5, 5);
 	assert_int_equal(b->text[b->ftrace_stub], 0xc3);
 	assert_true(b->function_trace_call > b->ftrace_stub);
