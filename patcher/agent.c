@@ -402,6 +402,21 @@ int agent_write_header(struct guest *g, size_t off, const void *v, size_t n, str
 	return 0;
 }
 
+static void undo_load(struct gate *gate, struct guest *g)
+{
+	struct err err = { 0 };
+	int rc;
+
+	if (unload_through(gate, g, &err))
+		log_error("%s: %s; the journal keeps what is left", g->target, err.msg);
+	agent_forget(g);
+	rc = gate_close(gate, &err);
+	if (!rc) /* what a call that was given up has lent after all */
+		rc = agent_unload(g, &err);
+	if (rc)
+		log_error("%s: %s; the journal keeps what is left", g->target, err.msg);
+}
+
 int agent_load(struct guest *g, struct err *err)
 {
 	u64 start = monotonic_ns();
@@ -422,16 +437,7 @@ int agent_load(struct guest *g, struct err *err)
 		return rc;
 	rc = load_through(gate, g, err);
 	if (rc) {
-		struct err undo = { 0 };
-
-		if (unload_through(gate, g, &undo))
-			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
-		agent_forget(g);
-		if (gate_close(gate, &undo))
-			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
-		/* what a call that was given up has lent after all */
-		else if (agent_unload(g, &undo))
-			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
+		undo_load(gate, g);
 		return rc;
 	}
 	g->agent.loaded = true;

@@ -8,6 +8,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -460,6 +461,22 @@ int journal_mailbox(struct journal *j, u64 addr, struct err *err)
 	return add_flush(j, RECORD_MAILBOX, &addr, sizeof(addr), err);
 }
 
+/* guest-PID-START.journal */
+static bool parse_name(const char *name, int *pid_ret, u64 *start_ret)
+{
+	char *end;
+	long pid;
+
+	if (strncmp(name, "guest-", 6) != 0)
+		return false;
+	pid = strtol(name + 6, &end, 10);
+	if (pid <= 0 || pid > INT_MAX || *end != '-')
+		return false;
+	*pid_ret = (int)pid;
+	*start_ret = strtoull(end + 1, &end, 10);
+	return !strcmp(end, ".journal");
+}
+
 int journal_list(const char *state_dir,
 		 void (*fn)(void *arg, pid_t pid, u64 start_time, const char *path), void *arg,
 		 struct err *err)
@@ -475,12 +492,11 @@ int journal_list(const char *state_dir,
 			       strerror(errno));
 	}
 	while ((e = readdir(dir))) {
-		char path[512], end;
-		unsigned long long start;
+		char path[512];
+		u64 start;
 		int pid;
 
-		if (sscanf(e->d_name, "guest-%d-%llu.journa%c", &pid, &start, &end) != 3 ||
-		    end != 'l' || pid <= 0)
+		if (!parse_name(e->d_name, &pid, &start))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", state_dir, e->d_name);
 		fn(arg, pid, start, path);

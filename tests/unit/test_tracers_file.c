@@ -385,21 +385,21 @@ static void forged_calls_are_refused(void **state)
 {
 #define START "\x01\0\0\0\0\0\0\0\0"
 	static const struct {
-		u32 len;
 		const char *payload;
+		u32 len;
 		int rc;
 	} cases[] = {
 		/* flags, ts, ip, parent, depth */
-		{ 9 + 5, START "\x20\0\0\0\0", 0 },
-		{ 9 + 5, START "\x40\0\0\0\x05", 0 },
-		{ 9 + 5, START "\x80\0\0\0\x05", 0 },
-		{ 9 + 5, START "\x60\0\0\x05\x07", 0 }, /* depth, duration */
-		{ 9 + 5, START "\x00\0\0\0\0", -EBADMSG }, /* types there are not */
-		{ 9 + 5, START "\xa0\0\0\0\0", -EBADMSG },
-		{ 9 + 4, START "\x40\0\0\0", -EBADMSG }, /* no depth */
-		{ 9 + 5, START "\x40\0\0\x01\0", -EBADMSG }, /* symbol 1 */
-		{ 9 + 7, START "\x40\0\0\0\x80\x80\x04", -EBADMSG }, /* depth 65536 */
-		{ 9 + 4, START "\x60\0\0\x05", -EBADMSG }, /* no duration */
+		{ START "\x20\0\0\0\0", 9 + 5, 0 },
+		{ START "\x40\0\0\0\x05", 9 + 5, 0 },
+		{ START "\x80\0\0\0\x05", 9 + 5, 0 },
+		{ START "\x60\0\0\x05\x07", 9 + 5, 0 }, /* depth, duration */
+		{ START "\x00\0\0\0\0", 9 + 5, -EBADMSG }, /* types there are not */
+		{ START "\xa0\0\0\0\0", 9 + 5, -EBADMSG },
+		{ START "\x40\0\0\0", 9 + 4, -EBADMSG }, /* no depth */
+		{ START "\x40\0\0\x01\0", 9 + 5, -EBADMSG }, /* symbol 1 */
+		{ START "\x40\0\0\0\x80\x80\x04", 9 + 7, -EBADMSG }, /* depth 65536 */
+		{ START "\x60\0\0\x05", 9 + 4, -EBADMSG }, /* no duration */
 	};
 	struct trace_record rec;
 	enum rec_kind kind;
