@@ -24,7 +24,7 @@ from testlib import LONG, main
 
 TRACERS = "function", "function_graph"
 ROUNDS = 9 if LONG else 3
-ITERATIONS = 20000 if LONG else 4000
+ITERATIONS = 20000 if LONG else 2000
 FLAVOUR = os.environ.get("HVF_BENCH_KERNEL", "cloud-6.1")
 OUT = pathlib.Path(os.environ.get("HVF_BENCH_OUT", TOP / "build" / "bench-cost.json"))
 

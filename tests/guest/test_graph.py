@@ -15,7 +15,7 @@ STARTS = 1000 if LONG else 20
 
 def seconds(flavour):
     """A minute on one kernel in the short run, less on the others."""
-    return 300 if LONG else 60 if flavour == KERNELS[0] else 20
+    return 300 if LONG else 60 if flavour == KERNELS[0] else 10
 
 
 def start_load(g):
