@@ -178,8 +178,8 @@ struct agent_header {
  * depth; nesting, stack switches, recycled tasks and tail calls cannot confuse it.
  *
  * Life: free (slot 0, in a list) -> taken by an entry, which fills it, slot last, then writes the
- * trampoline's address into the stack -> used up by the trampoline, which exchanges slot for 0 and
- * whoever gets the old value from that puts it into a list. A frame whose function never returns is
+ * trampoline's address into the stack -> used up by the trampoline, which turns slot from its own cell
+ * into 0 in one step, and if that worked puts the frame into a list. A frame whose function never returns is
  * given back by the host through the reclaim ring.
  *
  * A tail call finds a trampoline of ours in the cell: ret is then another frame's trampoline, and

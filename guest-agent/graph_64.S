@@ -228,10 +228,10 @@ SYM_FUNC_START(return_to_handler)
 	STORE
 	movq	%r9, %rcx
 .Lfree_frame:
-	xorl	%eax, %eax
-	xchgq	%rax, AGENT_FRAME_SLOT(%rdi)
-	testq	%rax, %rax
-	jz	.Lreturned			/* the host was faster */
+	leaq	16(%rsp), %rax
+	xorl	%edx, %edx
+	lock cmpxchgq %rdx, AGENT_FRAME_SLOT(%rdi)
+	jne	.Lreturned			/* the host was faster; or it is another call's */
 	FRAME_NUMBER
 	shrq	$3, %r8
 	addl	$1, %r8d

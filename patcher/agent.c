@@ -385,6 +385,9 @@ static int unload_through(struct gate *gate, struct guest *g, struct err *err)
 
 	if (!rc)
 		rc = graph_unload(g, err);
+	/* and nobody who returned through it before, be it in an interrupt or in a task that exits */
+	if (!rc && g->agent.graph_used)
+		rc = wait_quiet(gate, g, err);
 	if (!rc)
 		rc = give_back(gate, g, JOURNAL_AGENT_TEXT, err);
 	if (!rc)

@@ -16,7 +16,7 @@
 #include "guest-agent/agent_abi.h"
 #include "patcher/tracing.h"
 
-#define FRAMES_CHAIN_MAX 4096u /* tail calls that hang on one stack cell */
+#define FRAMES_CHAIN_MAX 256u /* tail calls that hang on one stack cell */
 #define FRAMES_FOREIGN   4u
 #define FRAMES_FIRST_ABI 3 /* AGENT_ABI_VERSION that brought them */
 

@@ -37,20 +37,22 @@ int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret)
 }
 
 /*
- * A cell that does not hold the frame's trampoline. It may be on its way: the entry has not written it
- * yet, or the handler has. It was put back by a daemon that died before it could give the frame back.
- * Or its call was left without a return, as an offline CPU's idle task leaves its own, and the stack
- * is used for something else. Once nobody is on the way, all are over; but not one whose return
- * address the guest's own tracing keeps, or that another frame leads to.
+ * A cell that does not hold the frame's trampoline. Where it holds the true address, the entry has not
+ * written it yet, or the handler has, or it was put back by a daemon that died before it could give the
+ * frame back: over, once nobody is on the way. Idle tasks leave calls without a return when their CPU
+ * goes offline, and begin a new stack on top. Anything else is not for us to judge: the guest's own
+ * tracing may know our address, and have it nowhere but in its own memory while its handler runs.
  */
 static void note_without_cell(struct frames *f, u32 n, const struct agent_frame *fr, u64 cell)
 {
+	u64 final;
 	u32 other;
 
-	if (frames_is_trampoline(f, cell, &other) ||
-	    (frames_is_foreign(f, cell) && cell != fr->ret))
+	if (frames_is_trampoline(f, cell, &other) || frames_is_foreign(f, cell))
 		return;
-	f->restored[n] = (struct frames_life){ n, fr->slot, fr->tsc, fr->ret };
+	if (fr->pid && (frames_walk_chain(f, NULL, fr, &final) || cell != final))
+		return;
+	f->restored[n] = (struct frames_life){ n, fr->slot, fr->tsc, cell };
 }
 
 int frames_put_back(struct frames *f, u32 n)

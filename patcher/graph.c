@@ -19,7 +19,8 @@
 #define UNLOAD_NS    (5 * NSEC_PER_SEC)
 #define QUIET_NS     (10 * NSEC_PER_SEC)
 #define POLL_NS      (20 * NSEC_PER_MSEC)
-#define WINDOW_LEAST 16u /* frames in one window, however short it is to be */
+#define PUT_BACK_NS  (5 * NSEC_PER_SEC)
+#define WINDOW_LEAST 4u /* frames in one window, however short it is to be */
 
 struct graph {
 	struct frames f;
@@ -54,9 +55,15 @@ static int data_write(void *arg, u64 off, const void *buf, size_t len)
 	return vm_view_write(g->agent.view, off, buf, len);
 }
 
+/* Also the same memory: a snapshot that is loaded again is the same kernel, at another time. */
 static bool is_ours(void *arg)
 {
-	return guest_same_kernel(arg);
+	struct guest *g = arg;
+	struct agent_header h;
+
+	return guest_same_kernel(g) &&
+	       !guest_read(g, g->agent.data, &h, offsetof(struct agent_header, enabled), NULL) &&
+	       h.magic == AGENT_MAGIC && h.session == g->agent.header.session;
 }
 
 static int task_offsets(struct guest *g, struct frames *f, struct err *err)
@@ -194,12 +201,14 @@ static int put_back_window(struct guest *g, const u32 *frame, u32 n, u32 *done, 
 static int put_back_all(struct guest *g, u64 *restored, struct err *err)
 {
 	_cleanup_free_ u32 *frame = NULL;
+	u64 deadline = monotonic_ns() + PUT_BACK_NS;
 	u32 n = 0, done = 0;
 	int rc = frames_candidates(&g->agent.returns->f, &frame, &n);
 
 	if (rc)
 		return failed(g, rc, err);
-	while (!rc && done < n)
+	/* a guest may make frames up that take long: what is left is counted */
+	while (!rc && done < n && monotonic_ns() < deadline)
 		rc = put_back_window(g, frame + done, n - done, &done, restored, err);
 	return rc;
 }

@@ -22,13 +22,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* v6.1 arch/x86/include/asm/page_64_types.h THREAD_SIZE, without KASAN */
+/* v6.1 arch/x86/include/asm/page_64_types.h THREAD_SIZE; twice as much with KASAN */
 #define THREAD_BYTES 16384u
-#define RUN_NS       (2 * NSEC_PER_MSEC) /* what every vCPU has to get through */
-#define TASK_RUN_NS  (10 * NSEC_PER_MSEC) /* what clears a suspect */
-#define IDLE_RUN_NS \
-	(50 * NSEC_PER_MSEC) /* more than an idle task is interrupted for at a stretch */
-#define POLL_NS (3 * NSEC_PER_MSEC)
+/* What every vCPU has to get through: more than it is in an interrupt for at a stretch. Neither stacks
+ * of interrupts nor idle tasks of other CPUs than the first are looked at. */
+#define RUN_NS      (50 * NSEC_PER_MSEC)
+#define TASK_RUN_NS (10 * NSEC_PER_MSEC) /* what clears a suspect */
+#define POLL_NS     (3 * NSEC_PER_MSEC)
 
 struct suspect {
 	u64 task;
@@ -45,7 +45,8 @@ struct scan {
 	struct suspect *suspect;
 	size_t n, cap;
 	bool no_memory;
-	u64 stack[THREAD_BYTES / 8];
+	u32 thread_bytes;
+	u64 stack[2 * THREAD_BYTES / 8];
 };
 
 static int offsets(struct scan *s, struct err *err)
@@ -105,7 +106,7 @@ static bool awake(struct scan *s, u64 task, u64 *from_ret, u64 *top_ret)
 	    !task_u64(s, task, s->stack_off, &stack) || !task_u64(s, task, s->sp_off, &sp) ||
 	    !stack || (!on_cpu && is_idle(s, task)))
 		return false;
-	*top_ret = stack + THREAD_BYTES;
+	*top_ret = stack + s->thread_bytes;
 	*from_ret = stack; /* runs: its stack pointer is in a register that we do not ask for */
 	if (!on_cpu && sp >= stack && sp < *top_ret)
 		*from_ret = sp & ~7ull;
@@ -155,8 +156,10 @@ static bool cleared(struct scan *s, const struct suspect *p)
 
 	if (!counters(s, p->task, &now))
 		return true;
-	return now.switches != p->switches || now.run_ns - p->run_ns > TASK_RUN_NS ||
-	       (p->idle && vm_progressed(s->g->vm, &s->found, IDLE_RUN_NS)) ||
+	/* run time alone may be time in which the host did not run the vCPU */
+	return now.switches != p->switches ||
+	       ((p->idle || now.run_ns - p->run_ns > TASK_RUN_NS) &&
+		vm_progressed(s->g->vm, &s->found, RUN_NS)) ||
 	       !has_address(s, p->task);
 }
 
@@ -201,9 +204,12 @@ static bool wait_progress(struct guest *g, u64 deadline)
 static int quiesce(struct scan *s, u64 deadline, struct err *err)
 {
 	int rc = offsets(s, err);
+	u64 kasan;
 
 	if (rc)
 		return rc;
+	s->thread_bytes =
+		kernel_sym(s->g->k, "kasan_report", &kasan) ? THREAD_BYTES : 2 * THREAD_BYTES;
 	if (!wait_progress(s->g, deadline))
 		return err_set(
 			err, -EBUSY, ERR_GUEST_BUSY, s->lo,

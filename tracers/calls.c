@@ -22,6 +22,7 @@
 #define CALLS_MAX   (1u << 20)
 #define EXACT_BITS  AGENT_DURATION_BITS /* of a duration, before it loses low bits */
 #define DEPTH_LIMIT UINT16_MAX
+#define WALK_MAX    4096u /* of one task's open calls: a guest that makes them up must not cost more */
 
 struct call {
 	u64 tsc;
@@ -179,12 +180,13 @@ static u16 depth_inside(const struct calls *g, u32 t)
 /* See calls_lost(). */
 static void give_up_doubtful(struct calls *g, u32 t, const struct ring_record *r)
 {
-	u32 c = g->task[t].top;
+	u32 c = g->task[t].top, steps = 0;
 
-	while (c != NONE && (g->call[c].ip != (u32)r->ip || g->call[c].parent != (u32)r->parent ||
-			     tsc_distance(g->call[c].tsc, g->lost_tsc) > 0))
+	while (c != NONE && ++steps <= WALK_MAX &&
+	       (g->call[c].ip != (u32)r->ip || g->call[c].parent != (u32)r->parent ||
+		tsc_distance(g->call[c].tsc, g->lost_tsc) > 0))
 		c = g->call[c].outer;
-	if (c == NONE)
+	if (c == NONE || steps > WALK_MAX)
 		return;
 	while (g->task[t].top != c)
 		pop(g, t);
@@ -238,7 +240,7 @@ static u64 rounding(u64 ticks)
 
 static u16 leave(struct calls *g, u32 key, const struct ring_record *r)
 {
-	u32 t = find(g, key), c;
+	u32 t = find(g, key), c, steps = 0;
 	u64 latest = r->tsc - r->ticks, earliest = latest - rounding(r->ticks);
 	u16 depth;
 
@@ -248,7 +250,7 @@ static u16 leave(struct calls *g, u32 key, const struct ring_record *r)
 	while (g->task[t].top != NONE && tsc_distance(g->call[g->task[t].top].tsc, latest) > 0)
 		pop(g, t);
 	c = g->task[t].top;
-	while (c != NONE && g->call[c].ip != (u32)r->ip &&
+	while (c != NONE && ++steps <= WALK_MAX && g->call[c].ip != (u32)r->ip &&
 	       tsc_distance(g->call[c].tsc, earliest) >= 0)
 		c = g->call[c].outer;
 	if (c != NONE && g->call[c].ip == (u32)r->ip &&
@@ -280,11 +282,12 @@ u16 calls_follow(struct calls *g, const struct ring_record *r, u32 cpu)
 
 bool calls_forget(struct calls *g, u32 pid, u64 ip, u64 tsc, struct open_call *ret)
 {
-	u32 t = find(g, pid), *link, c;
+	u32 t = find(g, pid), *link, c, steps = 0;
 
 	if (t == NONE)
 		return false;
-	for (link = &g->task[t].top; *link != NONE; link = &g->call[*link].outer) {
+	for (link = &g->task[t].top; *link != NONE && ++steps <= WALK_MAX;
+	     link = &g->call[*link].outer) {
 		c = *link;
 		if (g->call[c].ip != (u32)ip || tsc_distance(g->call[c].tsc, tsc) != 0)
 			continue;

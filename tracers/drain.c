@@ -125,6 +125,8 @@ static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
 				  .ctx = r->ctx,
 				  .type = types[r->type] };
 
+	if (!d->opts.graph && r->type != RING_FUNCTION)
+		return;
 	t.ts_ns = d->opts.clock(d->opts.clock_arg, cpu, r->tsc);
 	t.depth = calls_follow(d->calls, r, cpu);
 	if (r->type == RING_GRAPH_RETURN)

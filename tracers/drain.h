@@ -21,6 +21,7 @@ struct drain;
 struct drain_opts {
 	struct ring_io io; /* the agent's data */
 	struct agent_header header; /* as the host wrote it */
+	bool graph; /* function_graph: else returns are those of an earlier trace, and dropped */
 	/* guest TSC to the guest's trace clock, ns; @tsc48 is what a record holds */
 	u64 (*clock)(void *arg, u32 cpu, u64 tsc48);
 	u64 (*duration)(void *arg, u64 ticks); /* TSC ticks to ns */

@@ -324,6 +324,7 @@ static int choose(struct trace *t, const struct trace_opts *opts, u32 **site_ret
 static int start_drain(struct trace *t, struct err *err)
 {
 	struct drain_opts d = {
+		.graph = t->graph,
 		.clock = record_clock,
 		.duration = record_duration,
 		.clock_arg = t,

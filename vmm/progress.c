@@ -3,6 +3,7 @@
 #include "vmm/vm_ops.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "vmm/proc.h"
 
 #include <errno.h>
@@ -14,6 +15,7 @@ int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
 	int rc;
 
 	ret->n = 0;
+	ret->at_ns = monotonic_ns();
 	if (!vm_alive(vm))
 		return vm_gone(vm, err);
 	rc = vm->ops->threads(vm, &t, err);
@@ -22,6 +24,7 @@ int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
 	if (t.n > ARRAY_SIZE(ret->vcpu))
 		return err_set(err, -E2BIG, ERR_NONE, 0, "%zu threads are more than can be watched",
 			       t.n);
+	ret->vcpus_per_thread = t.n && vm->n_vcpus > t.n ? (u32)((vm->n_vcpus + t.n - 1) / t.n) : 1;
 	for (size_t i = 0; i < t.n; i++) {
 		u64 ns;
 
@@ -38,7 +41,14 @@ int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
 	return 0;
 }
 
-static bool thread_progressed(const struct vm *vm, pid_t tid, u64 since_ns, u64 ns)
+/*
+ * Asleep in the host: not in the guest, and nothing to go on with before it is woken. But not at once: a
+ * thread that was just stopped sleeps on a lock of its VMM, with the guest wherever it was.
+ */
+#define ASLEEP_NS (20 * NSEC_PER_MSEC)
+#define TURN_NS   (100 * NSEC_PER_MSEC) /* QEMU 7.2 accel/tcg TCG_KICK_PERIOD: a vCPU's turn */
+
+static bool thread_progressed(const struct vm *vm, pid_t tid, u64 since_ns, u64 ns, bool may_sleep)
 {
 	char state;
 	u64 start;
@@ -50,17 +60,21 @@ static bool thread_progressed(const struct vm *vm, pid_t tid, u64 since_ns, u64 
 		return rc == -ESRCH || rc == -ENOENT;
 	if (now - since_ns >= ns)
 		return true;
-	/* asleep in the host: not in the guest, and nothing to go on with before it is woken */
 	rc = proc_stat(vm->pid, tid, &state, &start);
-	return rc == -ESRCH || rc == -ENOENT || (!rc && state == 'S');
+	return rc == -ESRCH || rc == -ENOENT || (!rc && state == 'S' && may_sleep);
 }
 
 bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns)
 {
+	bool may_sleep = monotonic_ns() - since->at_ns >= ASLEEP_NS;
+
 	if (!vm_alive(vm))
 		return true;
+	if (since->vcpus_per_thread > 1)
+		ns = (ns + TURN_NS) * since->vcpus_per_thread;
 	for (u32 i = 0; i < since->n && i < ARRAY_SIZE(since->vcpu); i++) {
-		if (!thread_progressed(vm, since->vcpu[i].tid, since->vcpu[i].run_ns, ns))
+		if (!thread_progressed(vm, since->vcpu[i].tid, since->vcpu[i].run_ns, ns,
+				       may_sleep))
 			return false;
 	}
 	return true;

@@ -167,6 +167,8 @@ must_check int vm_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct
  */
 struct vm_progress {
 	u32 n;
+	u32 vcpus_per_thread; /* QEMU may run all vCPUs in one, taking turns */
+	u64 at_ns; /* CLOCK_MONOTONIC */
 	struct {
 		pid_t tid;
 		u64 run_ns;

@@ -35,6 +35,11 @@ TROUBLE = re.compile(
     r"sleeping function called from invalid|refcount_t: |segfault at|traps: "
 )
 
+# Linux v6.12 arch/x86/kernel/traps.c exc_debug_kernel() on its warning: "A known way to trigger this is
+# through QEMU's GDB stub, which leaks #DB into the guest". Seen once in some 30,000 stop windows under TCG,
+# which open that stub; under KVM there is none. We set no TF and no breakpoint.
+GDBSTUB_LEAK = re.compile(r"WARNING: .* exc_debug_kernel\+")
+
 
 def die_with_parent():
     """For preexec_fn: a test that is killed must not leave its processes behind."""
@@ -314,7 +319,11 @@ class Guest:
 
     def kernel_warnings(self):
         """Lines of the kernel's log that say that something is wrong with it."""
-        return [l for l in self.dmesg().splitlines() if TROUBLE.search(l)]
+        bad = [l for l in self.dmesg().splitlines() if TROUBLE.search(l)]
+        for line in [l for l in bad if GDBSTUB_LEAK.search(l)]:
+            print(f"not ours, QEMU's: {line}", flush=True)
+            bad.remove(line)
+        return bad
 
     def assert_no_warnings(self):
         bad = self.kernel_warnings()

@@ -402,7 +402,10 @@ static void put_back_writes_the_true_address(void **state)
 		assert_int_equal(frames_put_back(&k.f, i), i == 7 || i == 9);
 	assert_true(k.stack[3] == TRUE_RET && k.stack[4] == 0x1234 && k.stack[5] == RETHOOK);
 	assert_true(frame(7)->slot == CELL(3)); /* somebody may be on the way */
-	settle(3);
+	settle(2);
+	frame(8)->pid = 0; /* an idle task's, left behind: its stack is used anew */
+	assert_int_equal(frames_put_back(&k.f, 8), 0);
+	settle(1);
 }
 
 static void put_back_goes_through_tail_calls(void **state)
@@ -494,6 +497,10 @@ static void settle_frees_only_what_is_still_the_same(void **state)
 	enter(5, 5, RETHOOK); /* it was there first: it knows nothing of ours */
 	assert_int_equal(frames_put_back(&k.f, 5), 1);
 	settle(1);
+	enter(6, 6, RETHOOK); /* and came again after us: now it does */
+	k.stack[6] = RETHOOK;
+	assert_int_equal(frames_put_back(&k.f, 6), 0);
+	settle(0);
 }
 
 /* An entry had read the cell before it was put back, and writes its own trampoline now. */

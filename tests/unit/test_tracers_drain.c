@@ -63,6 +63,7 @@ static void take(void *arg, const struct trace_record *r)
 static int setup(void **state)
 {
 	struct drain_opts o = { .io = { io_read, io_write, NULL },
+				.graph = true,
 				.header = { .nr_cpus = CPUS,
 					    .ring_slots = SLOTS,
 					    .ring_off = RING_OFF,
