@@ -38,7 +38,9 @@ static const struct cli_verb verbs[] = {
 	  cli_attach },
 	{ "info", "G", "what is known about a guest", "", cli_info },
 	{ "functions", "G [GLOB]...", "functions that can be traced",
-	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*'\n", cli_functions },
+	  "  GLOB            only what it matches, as -l of trace: also :mod:NAME\n"
+	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*' :mod:virtio_net\n",
+	  cli_functions },
 	{ "modules", "G", "modules loaded in a guest", "", cli_modules },
 	{ "trace", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-P PID]... [OPTION]...",
 	  "show function calls as they happen",

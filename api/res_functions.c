@@ -4,9 +4,9 @@
 #include "api/registry.h"
 #include "api/resources.h"
 #include "api/server.h"
+#include "tracers/filter.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ struct selection {
 	u64 from; /* index of the first site to look at */
 };
 
-static bool glob_matches(const struct request *rq, const char *name)
+/* As a trace's filter would choose it. */
+static bool glob_matches(const struct request *rq, const struct ftrace_site *s)
 {
 	bool any = false;
 
@@ -37,7 +38,7 @@ static bool glob_matches(const struct request *rq, const char *name)
 		if (strcmp(rq->query[i].name, "glob") != 0)
 			continue;
 		any = true;
-		if (fnmatch(rq->query[i].value ? rq->query[i].value : "", name, 0) == 0)
+		if (filter_match(rq->query[i].value ? rq->query[i].value : "", s->name, s->module))
 			return true;
 	}
 	return !any;
@@ -49,7 +50,7 @@ static bool is_selected(const struct selection *sel, const struct ftrace_site *s
 		return false;
 	if (sel->module && strcmp(sel->module, s->module ? s->module : "kernel") != 0)
 		return false;
-	return glob_matches(sel->rq, s->name);
+	return glob_matches(sel->rq, s);
 }
 
 static bool parse_cursor(const char *text, u64 *index_ret, u64 *ip_ret)

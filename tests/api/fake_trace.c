@@ -17,12 +17,12 @@
  *
  * A filter "err:CODE" makes starting fail with this code; "pids": [99999] with filter.no_such_pid.
  */
+#include "tracers/filter.h"
 #include "tracers/trace.h"
 
 #include "fake_engine.h"
 
 #include <errno.h>
-#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,10 +166,10 @@ static void *drain(void *arg)
 	return NULL;
 }
 
-static bool any_match(const char *const *globs, size_t n, const char *name)
+static bool any_match(const char *const *globs, size_t n, const struct ftrace_site *s)
 {
 	for (size_t i = 0; i < n; i++) {
-		if (fnmatch(globs[i], name, 0) == 0)
+		if (filter_match(globs[i], s->name, s->module))
 			return true;
 	}
 	return false;
@@ -182,9 +182,9 @@ static void choose(struct trace *t, const struct trace_opts *o)
 	for (size_t i = 0; i < FAKE_FUNCTIONS; i++) {
 		const struct ftrace_site *s = &k->sites[i];
 
-		if (o->n_filter && !any_match(o->filter, o->n_filter, s->name))
+		if (o->n_filter && !any_match(o->filter, o->n_filter, s))
 			continue;
-		if (any_match(o->notrace, o->n_notrace, s->name))
+		if (any_match(o->notrace, o->n_notrace, s))
 			continue;
 		if (s->state == SITE_OK)
 			t->armed[t->info.n_functions++] = i;
@@ -248,8 +248,8 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	if (r == 0) {
 		g->has_trace = g->agent_loaded = true;
 		g->n_armed = t->info.n_functions;
-		g->windows = (struct vm_windows){ g->windows.count + 1, 3000000, 3000000,
-						  g->windows.total_ns + 3000000 };
+		g->windows = (struct vm_windows){ g->windows.count + 1, 2500000, 3000000,
+						  g->windows.total_ns + 2500000 };
 	}
 	guest_unlock(g);
 	if (r < 0) {

@@ -134,6 +134,8 @@ class Guests(Case):
         self.assertEqual(lines[998], "bad_\ufffd?[31m_name [fakemod]")  # nothing that a terminal acts on
         self.assertEqual(self.out("functions", "g", "vfs_r*", "tcp_fn_00?"),
                          "tcp_fn_001\ntcp_fn_005\ntcp_fn_009\nvfs_read\n")
+        self.assertEqual(self.out("functions", "g", "vfs_fn_90?:mod:fakemod"),
+                         "".join(f"vfs_fn_{n} [fakemod]\n" for n in (900, 904, 908)))
         items = [json.loads(x) for x in self.out("functions", "--json", "g", "vfs_read").splitlines()]
         self.assertEqual(items, [{"name": "vfs_read", "module": None, "ip": "0xffffffff81000284",
                                   "state": "traceable"}])

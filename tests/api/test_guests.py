@@ -111,6 +111,19 @@ class Functions(DaemonCase):
         self.assertEqual([f["name"] for f in self.pages(glob="*_fn_00[12]")[0]],
                          ["tcp_fn_001", "ext4_fn_002"])
 
+    def test_a_glob_chooses_what_a_trace_of_it_would(self):
+        self.d.attach()
+        for glob, n in ((":mod:fakemod", 100), (":mod:f*", 100), ("vfs_*:mod:fakemod", 25), (":mod:none", 0),
+                        ("[!v]*", 749), ("[^v]fs_read", 1), ("\\vfs_read", 1), ("[vfs_read", 0)):
+            found = self.pages(glob=glob)[0]
+            self.assertEqual(len(found), n, glob)
+            r = self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": [glob]})
+            if not n:
+                self.problem(r, 422, "filter.no_match")
+                continue
+            self.assertEqual(r.body["functions"], len([f for f in found if f["state"] == "traceable"]), glob)
+            self.d.good("DELETE", f"/v1/traces/{r.body['id']}")
+
     def test_cursors(self):
         self.d.attach()
         # a place that moved is found by its address; one that is gone is not
