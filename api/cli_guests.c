@@ -186,6 +186,26 @@ static void info_line(const char *key, const char *value)
 	putchar('\n');
 }
 
+static double ms(const json_t *doc, const char *key)
+{
+	return (double)number(doc, key) / 1e6;
+}
+
+/* How long finding out took, and for how long the guest was held up since. */
+static void print_times(const json_t *doc, const json_t *windows)
+{
+	printf("%-14s%.3f ms\n", "find time", ms(doc, "find_ns"));
+	if (number(doc, "lend_ns"))
+		printf("%-14s%.3f ms\n", "lend time", ms(doc, "lend_ns"));
+	else
+		info_line("lend time", "no memory was lent yet");
+	printf("%-14s%lld", "stop windows", number(windows, "count"));
+	if (number(windows, "count"))
+		printf(", last %.3f ms, longest %.3f ms, %.3f ms together", ms(windows, "last_ns"),
+		       ms(windows, "max_ns"), ms(windows, "total_ns"));
+	putchar('\n');
+}
+
 static void print_info(const json_t *doc)
 {
 	const json_t *w = json_object_get(doc, "windows"), *a = json_object_get(doc, "agent");
@@ -213,8 +233,7 @@ static void print_info(const json_t *doc)
 		       text(a, "data"), number(a, "bytes") >> 10);
 	else
 		info_line("agent", "not loaded");
-	printf("%-14s%lld, longest %.3f ms, %.3f ms together\n", "stop windows", number(w, "count"),
-	       (double)number(w, "max_ns") / 1e6, (double)number(w, "total_ns") / 1e6);
+	print_times(doc, w);
 	printf("%-14s", "traces");
 	json_array_foreach(traces, i, id) printf("%s%s", i ? ", " : "", json_string_value(id));
 	puts(json_array_size(traces) ? "" : "none");

@@ -173,6 +173,7 @@ void guest_info(struct guest *g, struct guest_info *ret)
 		.n_modules = 2,
 		.n_armed = g->n_armed,
 		.find_ns = 34000000,
+		.lend_ns = g->agent_loaded ? 5250000 : 0,
 		.agent_loaded = g->agent_loaded,
 		.agent_text = 0xffffffffc0100000,
 		.agent_data = 0xffffc90000200000,

@@ -108,6 +108,13 @@ class Guests(Case):
         info = self.out("info", "web1")
         self.assertIn("release       6.1.0-fake\n", info)
         self.assertIn("functions     1000, 980 can be traced, 10 in use by the guest, 0 armed\n", info)
+        self.assertIn("find time     34.000 ms\nlend time     no memory was lent yet\n"
+                      "stop windows  0\n", info)
+        self.d.trace("web1")
+        self.assertIn("lend time     5.250 ms\n"
+                      "stop windows  1, last 2.500 ms, longest 3.000 ms, 2.500 ms together\n",
+                      self.out("info", "web1"))
+        self.d.good("DELETE", "/v1/traces/t1")
         self.assertEqual(json.loads(self.out("--json", "info", "web1"))["name"], "web1")
         self.assertEqual(json.loads(self.out("info", "--json", "web1"))["name"], "web1")
         self.assertEqual(self.out("detach", "web1"), "web1: detached, 0 sites put back, verified\n")
