@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -143,12 +144,38 @@ int cli_ls(struct cli *c, int argc, char **argv)
 	return cli_flush(status);
 }
 
+/*
+ * The target as the daemon takes it: the path of a socket is absolute, whatever folder the daemon runs
+ * in. To be freed; NULL after a message.
+ */
+static char *absolute_target(const char *target)
+{
+	_cleanup_free_ char *path = NULL;
+	char *ret = NULL;
+
+	if (strncmp(target, "qemu:", 5) != 0 || !target[5] || target[5] == '/') {
+		ret = strdup(target);
+	} else {
+		path = realpath(target + 5, NULL);
+		if (!path) {
+			cli_fail("%s: %s (target.no_socket)", target + 5, strerrordesc_np(errno));
+			return NULL;
+		}
+		if (asprintf(&ret, "qemu:%s", path) < 0)
+			ret = NULL;
+	}
+	if (!ret)
+		cli_fail("out of memory");
+	return ret;
+}
+
 int cli_attach(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "name", required_argument, NULL, 'n' },
 					       CLI_COMMON_LONG,
 					       { NULL, 0, NULL, 0 } };
-	const char *name = NULL, *target;
+	const char *name = NULL, *operand;
+	_cleanup_free_ char *target = NULL;
 	json_t *doc;
 	int opt, status;
 
@@ -158,9 +185,12 @@ int cli_attach(struct cli *c, int argc, char **argv)
 		else if ((status = cli_common_option(c, argv[0], opt, optarg)) != -1)
 			return status == CLI_HELP_SHOWN ? CLI_OK : status;
 	}
-	target = one_operand(argv[0], argc, argv, "target");
-	if (!target)
+	operand = one_operand(argv[0], argc, argv, "target");
+	if (!operand)
 		return CLI_USAGE;
+	target = absolute_target(operand);
+	if (!target)
+		return CLI_FAILED;
 	status = cli_request(c, "POST", "/v1/guests",
 			     json_pack("{s:s, s:s*}", "target", target, "name", name), &doc);
 	if (status != CLI_OK)

@@ -151,14 +151,27 @@ static int reserve(struct guest_entry *e, const char *name, struct err *err)
 	return 0;
 }
 
+/* Whose folder a relative path would mean is not known: the client's is not ours. */
+static int check_target(const char *target, struct err *err)
+{
+	if (strncmp(target, "qemu:", 5) != 0 || !target[5] || target[5] == '/')
+		return 0;
+	return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
+		       "\"%.100s\" names no guest: the socket's path must be absolute", target);
+}
+
 int registry_attach(struct registry *reg, const char *target, const char *name,
 		    struct guest_entry **ret, struct err *err)
 {
 	struct guest_opts opts = { .state_dir = reg->state_dir };
-	struct guest_entry *e = calloc(1, sizeof(*e));
 	struct timespec now;
+	struct guest_entry *e;
 	int r;
 
+	r = check_target(target, err);
+	if (r < 0)
+		return r;
+	e = calloc(1, sizeof(*e));
 	if (!e)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another guest");
 	e->reg = reg;

@@ -159,10 +159,11 @@ class Daemon:
     def stream(self, trace, query="", accept=None, timeout=20):
         return Stream(self, f"/v1/traces/{trace}/stream{query}", accept, timeout)
 
-    def cli(self, *args, timeout=30, env=None):
+    def cli(self, *args, timeout=30, env=None, cwd=None):
         return subprocess.run([os.environ["HVFTRACE"], "-s", str(self.socket)] + [str(a) for a in args],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              timeout=timeout * SLOW, env=dict(self.env, **(env or {})), check=False)
+                              timeout=timeout * SLOW, env=dict(self.env, **(env or {})), cwd=cwd,
+                              check=False)
 
 
 class Stream:

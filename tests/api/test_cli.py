@@ -122,6 +122,18 @@ class Guests(Case):
         self.fails("detach", "web1", words=["not_found"])
         self.fails("attach", "qemu:/fake", "--name", "a b", words=["/name", "bad_request"])
 
+    def test_a_relative_path_is_the_callers(self):
+        folder = self.d.dir.resolve() / "vm"
+        folder.mkdir()
+        (folder / "fake").touch()
+        for target in ("qemu:fake", "qemu:../vm/./fake", f"qemu:{folder}/fake"):
+            self.run_ok("attach", target, "--name", "g", cwd=folder)
+            self.assertEqual(self.d.get("/v1/guests/g")["target"], f"qemu:{folder}/fake")
+            self.d.good("DELETE", "/v1/guests/g")
+        p = self.d.cli("attach", "qemu:none/fake", cwd=folder)
+        self.assertEqual((p.returncode, p.stdout, p.stderr.decode()),
+                         (1, b"", "hvftrace: none/fake: No such file or directory (target.no_socket)\n"))
+
     def test_ls(self):
         self.d.attach(name="web1")
         lines = self.out("ls").splitlines()

@@ -42,6 +42,8 @@ class Codes(DaemonCase):
     def test_targets(self):
         for target, status, code in (("qemu:/nosuch", 404, "target.no_socket"),
                                      ("pid:1", 404, "target.no_process"),
+                                     ("qemu:fake", 400, "target.syntax"),
+                                     ("qemu:./fake", 400, "target.syntax"),
                                      ("nonsense", 400, "target.syntax"), ("xen:1", 400, "target.syntax")):
             self.problem(self.d.request("POST", "/v1/guests", {"target": target}), status, code)
 
