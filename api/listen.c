@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -167,6 +168,25 @@ static bool is_loopback(const struct sockaddr_storage *addr)
 	if (addr->ss_family == AF_INET)
 		return ntohl(in->sin_addr.s_addr) >> 24 == 127;
 	return IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr);
+}
+
+bool listen_is_loopback(const char *text)
+{
+	size_t len = *text == '[' ? strcspn(text, "]") + 1 : strcspn(text, ":");
+	struct sockaddr_storage addr;
+	char host[64], place[72];
+	socklen_t addr_len;
+
+	if (len > strlen(text) || len >= sizeof(host))
+		return false;
+	if (text[len] && (text[len] != ':' || text[len + 1 + strspn(text + len + 1, "0123456789")]))
+		return false;
+	memcpy(host, text, len);
+	host[len] = 0;
+	if (strcasecmp(host, "localhost") == 0)
+		return true;
+	snprintf(place, sizeof(place), "%s:0", host);
+	return parse_tcp(place, &addr, &addr_len) && is_loopback(&addr);
 }
 
 static void name_tcp(int fd, char *ret, size_t size)

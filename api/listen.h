@@ -17,6 +17,14 @@ struct listen_socket {
 };
 
 /**
+ * listen_is_loopback - is @text, "HOST" or "HOST:PORT", this host by a name that nobody else can give?
+ *
+ * "localhost", any address of 127.0.0.0/8, or "[::1]" however it is written. An address cannot be made to
+ * resolve to another, and localhost must not (RFC 6761 section 6.3).
+ */
+bool listen_is_loopback(const char *text);
+
+/**
  * listen_open - make a listening socket
  * @spec: "unix:PATH" (folders are made, mode 0660, a socket that nobody serves is replaced) or
  *        "tcp:ADDR:PORT" with a loopback address; port 0 takes a free one

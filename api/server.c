@@ -10,6 +10,7 @@
 
 #include "api/body.h"
 #include "api/hub.h"
+#include "api/listen.h"
 #include "api/registry.h"
 #include "api/router.h"
 #include "api/work.h"
@@ -287,19 +288,6 @@ static int check_body(struct request *rq)
 	return 0;
 }
 
-static bool is_loopback_host(const char *host)
-{
-	static const char *const names[] = { "localhost", "127.0.0.1", "[::1]" };
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		size_t n = strlen(names[i]);
-
-		if (strncasecmp(host, names[i], n) == 0 && (!host[n] || host[n] == ':'))
-			return true;
-	}
-	return false;
-}
-
 /*
  * A web page that the user happens to look at must not reach the daemon: neither under a name that
  * was made to resolve to loopback (DNS rebinding: Host), nor by a request of its own (Origin).
@@ -310,7 +298,7 @@ static bool is_foreign(struct request *rq, const struct listener *l)
 
 	host = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
 	origin = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
-	if (l->is_tcp && (!host || !is_loopback_host(host)))
+	if (l->is_tcp && (!host || !listen_is_loopback(host)))
 		return true;
 	if (!origin)
 		return false;

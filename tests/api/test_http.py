@@ -4,7 +4,10 @@
 import concurrent.futures
 import http.client
 import json
+import os
+import re
 import socket
+import subprocess
 import unittest
 
 from harness import Daemon, DaemonCase, TestCase, UnixConnection, until
@@ -198,6 +201,22 @@ class OtherSites(TestCase):
             self.assertEqual(ask([("Host", here), ("Origin", "http://evil.example")]), 403)
             self.assertEqual(ask([("Host", here), ("Origin", "null")]), 403)
             self.assertIn("every user of this host can trace", d.log())
+
+    def test_every_loopback_address_that_is_served(self):
+        with Daemon(listen=["tcp:127.0.0.2:0", "tcp:localhost:0"]) as d:
+            ports = re.findall(r"listening on tcp:(127\.0\.0\.[12]):(\d+)\n", d.log())
+            self.assertEqual([a for a, _ in ports], ["127.0.0.2", "127.0.0.1"])
+            for address, port in ports:
+                for host, status in ((None, 200), ("localhost", 200), ("127.0.0.1", 200), ("[::1]:1", 200),
+                                     ("127.0.0.2.evil.example", 403), ("192.0.2.1", 403), ("", 403)):
+                    c = http.client.HTTPConnection(address, int(port), timeout=10)
+                    c.request("GET", "/healthz", headers={} if host is None else {"Host": host})
+                    self.assertEqual(c.getresponse().status, status, (address, host))
+                    c.close()
+            address, port = ports[0]
+            p = subprocess.run([os.environ["HVFTRACE"], "-s", f"http://{address}:{port}", "ls"],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=30, check=False)
+            self.assertEqual((p.returncode, p.stderr), (0, b""))
 
     def test_origin_on_the_unix_socket(self):
         with Daemon() as d:

@@ -126,12 +126,52 @@ static void places_are_checked(void **state)
 	close(s.fd);
 }
 
+static void loopback_is_known_by_name_and_address(void **state)
+{
+	static const char *const here[] = { "localhost",   "LocalHost:80", "127.0.0.1",
+					    "127.0.0.1:1", "127.0.0.2:80", "127.255.255.254",
+					    "[::1]",       "[::1]:8080",   "[0:0:0:0:0:0:0:1]:1",
+					    "localhost:" };
+	static const char *const elsewhere[] = {
+		"",
+		":80",
+		"evil.example",
+		"localhost.evil.example",
+		"127.0.0.1.evil.example",
+		"127.0.0.1@evil.example",
+		"127.0.0.1:80.evil.example",
+		"127.0.0.1:80:90",
+		"127.1",
+		"0x7f.0.0.1",
+		"128.0.0.1",
+		"10.0.0.1:80",
+		"0.0.0.0",
+		"[::]",
+		"[::2]:80",
+		"[::1",
+		"[::1]x",
+		"::1",
+		"[localhost]",
+		"[127.0.0.1]",
+		"[::1%lo]",
+		"127.0.0.1 ",
+		"1270000000000000000000000000000000000000000000000000000000000000000.0.0.1"
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(here); i++)
+		assert_true(listen_is_loopback(here[i]));
+	for (size_t i = 0; i < ARRAY_SIZE(elsewhere); i++)
+		assert_false(listen_is_loopback(elsewhere[i]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(folders_are_made_on_the_way),
 		cmocka_unit_test(a_state_directory_has_one_owner),
 		cmocka_unit_test(places_are_checked),
+		cmocka_unit_test(loopback_is_known_by_name_and_address),
 	};
 
 	return cmocka_run_group_tests(tests, make_tmp, remove_tmp);
