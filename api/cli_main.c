@@ -29,7 +29,8 @@ static const struct cli_verb verbs[] = {
 	  "  --disk FILE     raw or qcow2, may be repeated\n"
 	  "  --accel WHAT    auto (KVM if it runs kernel code at speed, else TCG), kvm or tcg\n"
 	  "  --name G        how to call it\n"
-	  "  --timeout T     how long the kernel may take to come up; default 120s\n",
+	  "  --timeout T     how long the kernel may take to come up; default 120s\n"
+	  "  --keep          leave the guest running when this is interrupted before it is attached\n",
 	  cli_run },
 	{ "attach", "TARGET [--name G]", "attach a running guest",
 	  "  TARGET          qemu:QMP-SOCKET or pid:VMM-PID\n"

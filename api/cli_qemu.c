@@ -5,20 +5,26 @@
 #include "api/cli.h"
 #include "api/listen.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
 #define QEMU     "qemu-system-x86_64"
 #define MAX_ARGS 64
+
+#define STOP_GRACE_NS (5 * NSEC_PER_SEC)
+#define STOP_POLL_MS  100
 
 struct args {
 	char **list;
@@ -189,10 +195,24 @@ bool qemu_is_alive(const struct qemu_vm *vm)
 	return vm->pid > 0 && (kill(vm->pid, 0) == 0 || errno == EPERM);
 }
 
+/* It is not our child: a descriptor tells when it has ended, and means no other process meanwhile. */
 void qemu_stop(const struct qemu_vm *vm)
 {
-	if (vm->pid > 0)
-		kill(vm->pid, SIGTERM);
+	_cleanup_close_ int fd = vm->pid > 0 ? pidfd_open(vm->pid, 0) : -1;
+	struct pollfd ended = { .fd = fd, .events = POLLIN };
+	static const int signals[] = { SIGTERM, SIGKILL };
+
+	for (size_t i = 0; fd >= 0 && i < ARRAY_SIZE(signals); i++) {
+		u64 end = monotonic_ns() + STOP_GRACE_NS;
+
+		if (pidfd_send_signal(fd, signals[i], NULL, 0) < 0)
+			return;
+		/* a signal of ours may come while we wait */
+		while (monotonic_ns() < end) {
+			if (poll(&ended, 1, STOP_POLL_MS) > 0)
+				return;
+		}
+	}
 }
 
 /* The last line that QEMU said, as the reason why it did not start. */
@@ -210,14 +230,41 @@ static int report(const struct qemu_vm *vm)
 			*last ? last : "it said nothing");
 }
 
-/* Start it and wait until it has put itself into the background. */
-static int spawn(char **args, const struct qemu_vm *vm)
+/*
+ * Wait until QEMU has put itself into the background. When its first process ends before, the one in the
+ * background does, too: it cannot tell the first that it is ready (Qemu 7.2 os-posix.c os_setup_post()).
+ */
+static int wait_for_daemon(pid_t pid, const struct qemu_vm *vm,
+			   const volatile sig_atomic_t *interrupted)
+{
+	const struct timespec step = { .tv_nsec = 10 * (long)NSEC_PER_MSEC };
+	bool told = false;
+	int r, status;
+
+	for (;;) {
+		r = waitpid(pid, &status, WNOHANG);
+		if (r < 0 && errno != EINTR)
+			return cli_fail("waitpid: %s", strerrordesc_np(errno));
+		if (r > 0)
+			break;
+		if (*interrupted && !told) {
+			kill(-pid, SIGTERM);
+			told = true;
+		}
+		nanosleep(&step, NULL);
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return CLI_OK;
+	return *interrupted ? CLI_FAILED : report(vm);
+}
+
+static int spawn(char **args, const struct qemu_vm *vm, const volatile sig_atomic_t *interrupted)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t none;
-	int r, status;
 	pid_t pid;
+	int r;
 
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
@@ -226,21 +273,20 @@ static int spawn(char **args, const struct qemu_vm *vm)
 	posix_spawnattr_init(&attr);
 	sigemptyset(&none);
 	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK);
+	/* a group of its own: Ctrl-C is for us, and we end it in order */
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
 	r = posix_spawnp(&pid, args[0], &files, &attr, args, environ);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&files);
 	if (r)
 		return cli_fail("cannot start %s: %s (run.no_qemu): install qemu-system-x86",
 				args[0], strerrordesc_np(r));
-	while (waitpid(pid, &status, 0) < 0) {
-		if (errno != EINTR)
-			return cli_fail("waitpid: %s", strerrordesc_np(errno));
-	}
-	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? CLI_OK : report(vm);
+	return wait_for_daemon(pid, vm, interrupted);
 }
 
-int qemu_start(const struct qemu_opts *o, struct qemu_vm *ret)
+int qemu_start(const struct qemu_opts *o, const volatile sig_atomic_t *interrupted,
+	       struct qemu_vm *ret)
 {
 	char **args;
 	int status;
@@ -262,10 +308,10 @@ int qemu_start(const struct qemu_opts *o, struct qemu_vm *ret)
 	args = qemu_args(o, ret);
 	if (!args)
 		return cli_fail("out of memory");
-	status = spawn(args, ret);
+	status = spawn(args, ret, interrupted);
 	qemu_args_free(args);
-	if (status != CLI_OK)
-		return status;
 	ret->pid = read_pid(ret->pidfile);
-	return ret->pid ? CLI_OK : report(ret);
+	if (status == CLI_OK && !ret->pid)
+		status = *interrupted ? CLI_FAILED : report(ret);
+	return status;
 }

@@ -6,6 +6,7 @@
 #include "base/types.h"
 
 #include <limits.h>
+#include <signal.h>
 
 #define QEMU_MAX_DISKS 8
 
@@ -32,15 +33,17 @@ void qemu_args_free(char **args);
 
 /**
  * qemu_start - make the guest's folder and start QEMU there, as a daemon
+ * @interrupted: told while it starts that it should not; then QEMU is ended, and nothing is reported
  *
  * Return: exit status; a failure is reported.
  */
-int qemu_start(const struct qemu_opts *o, struct qemu_vm *ret);
+int qemu_start(const struct qemu_opts *o, const volatile sig_atomic_t *interrupted,
+	       struct qemu_vm *ret);
 
 /** qemu_is_alive - does its process still run? */
 bool qemu_is_alive(const struct qemu_vm *vm);
 
-/** qemu_stop - end a QEMU that is of no use; its folder stays, with what it said */
+/** qemu_stop - end a QEMU that is of no use and wait for it; its folder stays, with what it said */
 void qemu_stop(const struct qemu_vm *vm);
 
 #endif

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,10 +19,42 @@
 #define MIN_MEMORY (32ull << 20)
 #define RETRY_MS   200
 
+/* Set by signals; the second one does not wait for anything. */
+static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t guest_pid; /* 0: nothing to end */
+
+static void on_signal(int sig)
+{
+	static const char line[] = "hvftrace: not waited for the guest's end\n";
+
+	(void)sig;
+	if (!interrupted) {
+		interrupted = 1;
+		return;
+	}
+	if (guest_pid)
+		kill(guest_pid, SIGTERM);
+	(void)!write(STDERR_FILENO, line, sizeof(line) - 1);
+	_exit(CLI_FAILED);
+}
+
+/* From before the guest is started until it is attached; what is ignored (nohup) stays so. */
+static void catch_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction now = { .sa_handler = on_signal }, before;
+
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++) {
+		if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+			sigaction(signals[i], &now, NULL);
+	}
+}
+
 struct run_args {
 	struct qemu_opts qemu;
 	const char *accel;
 	u64 timeout_ns;
+	bool keep;
 	char name[NAME_MAX_BYTES + 1];
 };
 
@@ -82,6 +115,9 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 					 NAME_MAX_BYTES);
 		snprintf(a->name, sizeof(a->name), "%s", optarg);
 		return -1;
+	case 'K':
+		a->keep = true;
+		return -1;
 	case 'c':
 	case 'm':
 	case 't':
@@ -119,6 +155,7 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 		{ "accel", required_argument, NULL, 'A' },
 		{ "name", required_argument, NULL, 'n' },
 		{ "timeout", required_argument, NULL, 't' },
+		{ "keep", no_argument, NULL, 'K' },
 		CLI_COMMON_LONG,
 		{ NULL, 0, NULL, 0 },
 	};
@@ -189,6 +226,10 @@ static int attach(struct cli *c, const struct run_args *a, const struct qemu_vm 
 			*doc_ret = json_incref(r.doc);
 			break;
 		}
+		if (interrupted) {
+			status = CLI_FAILED;
+			break;
+		}
 		if (!qemu_is_alive(vm)) {
 			status = cli_fail(
 				"the guest ended while it booted (run.guest_ended): see %s",
@@ -222,6 +263,29 @@ static void print(const struct cli *c, const json_t *doc, const struct qemu_vm *
 	       vm->console);
 }
 
+/* A signal came before it was all done. Return: exit status. */
+static int give_up(struct cli *c, const struct run_args *a, const struct qemu_vm *vm,
+		   const json_t *attached)
+{
+	_cleanup_free_ char *path = cli_guest_path(a->name, "?force=true");
+	struct cli_reply r = { 0 };
+
+	if (!qemu_is_alive(vm))
+		return cli_fail("interrupted: no guest runs (run.interrupted)");
+	if (a->keep)
+		return cli_fail(
+			"interrupted: the guest runs on, pid %d (run.interrupted): hvftrace "
+			"attach qemu:%s --name %s",
+			(int)vm->pid, vm->qmp, a->name);
+	if (attached && path) {
+		c->quiet = true;
+		(void)cli_call(c, "DELETE", path, NULL, &r);
+		cli_reply_deinit(&r);
+	}
+	qemu_stop(vm);
+	return cli_fail("interrupted: the guest was ended, pid %d (run.interrupted)", (int)vm->pid);
+}
+
 int cli_run(struct cli *c, int argc, char **argv)
 {
 	struct run_args a = {
@@ -243,15 +307,20 @@ int cli_run(struct cli *c, int argc, char **argv)
 	if (status != CLI_OK)
 		return status;
 	choose_accel(&a);
-	status = qemu_start(&a.qemu, &vm);
-	if (status != CLI_OK)
-		return status;
-	status = attach(c, &a, &vm, &doc);
-	if (status != CLI_OK) {
-		qemu_stop(&vm); /* a guest that nobody knows of would only be in the way */
-		return status;
+	catch_signals();
+	status = qemu_start(&a.qemu, &interrupted, &vm);
+	if (status == CLI_OK) {
+		guest_pid = vm.pid;
+		status = attach(c, &a, &vm, &doc);
+		if (status != CLI_OK && !interrupted)
+			qemu_stop(&vm); /* a guest that nobody knows of would only be in the way */
 	}
-	print(c, doc, &vm);
+	if (interrupted && !(doc && a.keep)) {
+		status = give_up(c, &a, &vm, doc);
+	} else if (status == CLI_OK) {
+		print(c, doc, &vm);
+		status = cli_flush(CLI_OK);
+	}
 	json_decref(doc);
-	return cli_flush(CLI_OK);
+	return status;
 }

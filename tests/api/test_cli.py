@@ -434,6 +434,7 @@ class Recordings(Case):
 
 FAKE_QEMU = """#!/bin/sh
 printf '%s\\n' "$@" > "$HVF_TEST_ARGS"
+[ -z "$HVF_TEST_HANG" ] || exec sleep 60
 [ -z "$HVF_TEST_FAIL" ] || { echo "qemu: $HVF_TEST_FAIL" >&2; exit 1; }
 while [ $# -gt 0 ]; do
 	case $1 in -pidfile) pidfile=$2 ;; esac
@@ -510,6 +511,68 @@ class Run(Case):
         self.assertEqual(args[args.index("-accel") + 1].split(",")[0],
                          "tcg" if "using QEMU TCG" in p.stderr.decode() else "kvm")
 
+    def start_guest(self, name, *args, env=None):
+        return self.start("run", "--kernel", str(self.kernel), "--name", name, "--accel", "tcg", *args,
+                          env=dict(self.d.env, **self.env, **(env or {})))
+
+    def started(self, name):
+        path = self.d.dir / f"hvftrace/guests/{name}/pid"
+        until("the guest is started", lambda: path.exists() and path.read_text().strip())
+        return self.pid(name)
+
+    def interrupted(self, p, words):
+        out, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual((p.returncode, out, err.decode()),
+                         (1, b"", f"hvftrace: interrupted: {words}\n"))
+
+    def test_interrupted_while_it_boots(self):
+        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            p = self.start_guest("nofake")  # has no socket, so it is waited for
+            pid = self.started("nofake")
+            p.send_signal(sig)
+            self.interrupted(p, f"the guest was ended, pid {pid} (run.interrupted)")
+            self.assertFalse(pathlib.Path(f"/proc/{pid}/cwd").exists())
+            (self.d.dir / "hvftrace/guests/nofake/pid").unlink()
+        p = self.start_guest("nofake", "--keep")
+        pid = self.started("nofake")
+        p.send_signal(signal.SIGINT)
+        self.interrupted(p, f"the guest runs on, pid {pid} (run.interrupted): hvftrace attach "
+                            f"qemu:{self.d.dir}/hvftrace/guests/nofake/qmp --name nofake")
+        os.kill(pid, 0)
+
+    def on_its_way(self):
+        until("it is on its way",
+              lambda: "hvftrace_http_connections 2" in self.d.request("GET", "/metrics").text.decode())
+
+    def test_interrupted_while_it_is_attached(self):
+        p = self.start_guest("fake-gate")
+        pid = self.started("fake-gate")
+        self.on_its_way()
+        p.send_signal(signal.SIGINT)
+        self.assertIsNone(p.poll())
+        self.d.open_gate()
+        self.interrupted(p, f"the guest was ended, pid {pid} (run.interrupted)")
+        self.assertFalse(pathlib.Path(f"/proc/{pid}/cwd").exists())
+        self.assertEqual(self.d.get("/v1/guests")["items"], [])
+
+    def test_interrupted_twice(self):
+        p = self.start_guest("fake-gate")
+        pid = self.started("fake-gate")
+        self.on_its_way()
+        p.send_signal(signal.SIGINT)
+        until("the first is taken", lambda: "ShdPnd:\t0000000000000000" in
+              pathlib.Path(f"/proc/{p.pid}/status").read_text())
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual((p.returncode, err), (1, b"hvftrace: not waited for the guest's end\n"))
+        until("it is ended", lambda: not pathlib.Path(f"/proc/{pid}/cwd").exists())
+
+    def test_interrupted_while_qemu_starts(self):
+        p = self.start_guest("nofake", env={"HVF_TEST_HANG": "1"})
+        until("QEMU is started", self.args.exists)
+        p.send_signal(signal.SIGINT)
+        self.interrupted(p, "no guest runs (run.interrupted)")
+
     def test_failures(self):
         p = self.run_guest("fake-a", "--accel", "tcg", env={"HVF_TEST_FAIL": "no such machine"})
         self.assertEqual((p.returncode, p.stderr.decode()),
@@ -521,7 +584,7 @@ class Run(Case):
         p = self.run_guest("nofake", "--accel", "tcg", "--timeout", "300ms")
         self.assertEqual(p.returncode, 1)
         self.assertIn(b"target.no_socket", p.stderr)
-        until("it is ended", lambda: not pathlib.Path(f"/proc/{self.pid('nofake')}/cwd").exists())
+        self.assertFalse(pathlib.Path(f"/proc/{self.pid('nofake')}/cwd").exists())
         p = self.d.cli("run", "--kernel", "/nonexistent", env=self.env)
         self.assertEqual((p.returncode, p.stderr.decode()),
                          (1, "hvftrace: --kernel /nonexistent: No such file or directory\n"))
