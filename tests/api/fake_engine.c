@@ -40,7 +40,15 @@ void fake_gate(void)
 {
 	struct timespec step = { .tv_nsec = 5000000 };
 	const char *path = getenv("HVFTRACE_FAKE_GATE");
+	char waiting[256];
+	FILE *f;
 
+	if (path) {
+		snprintf(waiting, sizeof(waiting), "%s.waiting", path);
+		f = fopen(waiting, "w"); /* tests look for it */
+		if (f)
+			fclose(f);
+	}
 	while (path && access(path, F_OK) < 0)
 		nanosleep(&step, NULL);
 }

@@ -127,6 +127,12 @@ class Daemon:
     def open_gate(self):
         self.gate.touch()
 
+    def until_it_waits(self):
+        """Until an operation is at the gate."""
+        waiting = self.gate.with_name("gate.waiting")
+        until("an operation is at the gate", waiting.exists)
+        waiting.unlink()
+
     def connection(self, timeout=20):
         return UnixConnection(self.socket, timeout)
 

@@ -275,8 +275,7 @@ class Traces(Case):
     def test_signal_while_it_starts(self):
         self.d.attach("fake-slow")
         p = self.start("trace", "g")
-        until("it is on its way",
-              lambda: "hvftrace_http_connections 2" in self.d.request("GET", "/metrics").text.decode())
+        self.d.until_it_waits()
         p.send_signal(signal.SIGINT)
         self.d.open_gate()
         _, err = p.communicate(timeout=20 * SLOW)
@@ -540,14 +539,10 @@ class Run(Case):
                             f"qemu:{self.d.dir}/hvftrace/guests/nofake/qmp --name nofake")
         os.kill(pid, 0)
 
-    def on_its_way(self):
-        until("it is on its way",
-              lambda: "hvftrace_http_connections 2" in self.d.request("GET", "/metrics").text.decode())
-
     def test_interrupted_while_it_is_attached(self):
         p = self.start_guest("fake-gate")
         pid = self.started("fake-gate")
-        self.on_its_way()
+        self.d.until_it_waits()
         p.send_signal(signal.SIGINT)
         self.assertIsNone(p.poll())
         self.d.open_gate()
@@ -558,7 +553,7 @@ class Run(Case):
     def test_interrupted_twice(self):
         p = self.start_guest("fake-gate")
         pid = self.started("fake-gate")
-        self.on_its_way()
+        self.d.until_it_waits()
         p.send_signal(signal.SIGINT)
         until("the first is taken", lambda: "ShdPnd:\t0000000000000000" in
               pathlib.Path(f"/proc/{p.pid}/status").read_text())

@@ -126,8 +126,7 @@ class Signals(TestCase):
     def test_while_work_is_on_the_way(self):
         with Daemon() as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
             slow = pool.submit(d.request, "POST", "/v1/guests", {"target": "qemu:/fake-gate"})
-            until("it is on its way",
-                  lambda: "hvftrace_http_connections 2" in d.request("GET", "/metrics").text.decode())
+            d.until_it_waits()
             c = d.connection()
             c.request("GET", "/healthz")
             c.getresponse().read()

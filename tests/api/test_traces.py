@@ -88,8 +88,7 @@ class Traces(DaemonCase):
         self.d.attach("fake-slow")
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             start = pool.submit(self.d.request, "POST", "/v1/guests/g/traces", {"tracer": "function"})
-            until("it is on its way",
-                  lambda: "hvftrace_http_connections 2" in self.d.request("GET", "/metrics").text.decode())
+            self.d.until_it_waits()
             gone = pool.submit(self.d.request, "DELETE", "/v1/guests/g?force=true")
             until("the detach is on its way", lambda: self.d.request("GET", "/v1/guests/g").status == 409)
             self.problem(self.d.request("GET", "/v1/guests/g"), 409, "conflict")
