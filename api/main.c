@@ -37,7 +37,7 @@ static const char usage[] =
 	"                       happens; default " STATE_DIR_DEFAULT "\n"
 	"  --heartbeat SECONDS  a quiet NDJSON stream says so this often; default 15\n"
 	"\n"
-	"SIGTERM, SIGINT or SIGHUP stop it. Exit status: 0 every guest is as before, 1 failed, 2 usage.\n";
+	"SIGTERM, SIGINT or SIGHUP (unless nohup) stop it. Exit status: 0 every guest is as before, 1 failed, 2 usage.\n";
 
 /* Return: -1 to go on, or the exit status. */
 static int parse(int argc, char **argv, struct options *ret)
@@ -102,10 +102,14 @@ static int parse(int argc, char **argv, struct options *ret)
 /* Block the signals that stop us, before there are threads, so that only wait_for_stop() gets them. */
 static void block_signals(sigset_t *set)
 {
+	struct sigaction hup;
+
 	sigemptyset(set);
 	sigaddset(set, SIGTERM);
 	sigaddset(set, SIGINT);
-	sigaddset(set, SIGHUP); /* the terminal is gone: no reason to leave guests changed */
+	/* the terminal is gone: no reason to leave guests changed; but nohup(1) means to go on */
+	if (sigaction(SIGHUP, NULL, &hup) < 0 || hup.sa_handler != SIG_IGN)
+		sigaddset(set, SIGHUP);
 	sigprocmask(SIG_BLOCK, set, NULL);
 	signal(SIGPIPE, SIG_IGN); /* a client that left is an error of its connection */
 }

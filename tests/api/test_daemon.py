@@ -114,6 +114,21 @@ class Signals(TestCase):
                 self.assertIn("guest h: detached", d.log())
                 self.assertFalse(d.socket.exists())
 
+    def test_nohup(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the child inherits it
+        try:
+            d = Daemon()
+            with d:
+                d.attach()
+                d.process.send_signal(signal.SIGHUP)
+                until("it is delivered", lambda: "ShdPnd:\t0000000000000000" in
+                      pathlib.Path(f"/proc/{d.process.pid}/status").read_text())
+                self.assertEqual(len(d.get("/v1/guests")["items"]), 1)
+                self.assertNotIn("SIGHUP", d.log())
+                self.assertIsNone(d.process.poll())
+        finally:
+            signal.signal(signal.SIGHUP, before)
+
     def test_a_guest_that_cannot_be_put_back_is_told(self):
         with Daemon() as d:
             d.attach("fake-detach")
