@@ -134,6 +134,46 @@ class Streams(DaemonCase):
         with self.d.stream(t, accept="text/plain") as s:
             self.assertIn(f"[LOST {doc['lost']} EVENTS]\n", s.raw().decode())
 
+    def test_going_on_tells_of_later_losses_only(self):
+        self.d.attach("fake-lossy")
+        t = self.d.trace()
+        before = until("losses", lambda: self.d.get(f"/v1/traces/{t}")["lost"])
+        with self.d.stream(t, "?after=1") as s:
+            items = iter(s)
+            seen = [next(items)]
+            until("more", lambda: self.d.get(f"/v1/traces/{t}")["lost"] >= before + 3)
+            doc = self.stop(t)
+            seen += items
+        told = sum(x["count"] for x in seen if x["type"] == "lost")
+        self.assertGreaterEqual(told, 3)
+        self.assertLessEqual(told, doc["lost"] - before)
+        self.assertEqual((seen[-1]["type"], seen[-1]["lost"]), ("end", doc["lost"]))
+        with self.d.stream(t, "?after=1") as s:
+            seen = list(s)
+        self.assertEqual([x for x in seen if x["type"] == "lost"], [])
+        self.assertEqual(seen[-1]["lost"], doc["lost"])
+
+    def test_head(self):
+        """It answers at once as GET would, and is no client that comes and goes."""
+        for kind in ("fake", "fake-quiet"):
+            self.d.attach(kind, kind)
+            t = self.d.trace(kind)
+            for accept in ("application/x-ndjson", "text/plain", "application/vnd.hvftrace.recording"):
+                for query in ("", "?on_close=stop", "?on_close=delete", "?after=5"):
+                    r = self.d.request("HEAD", f"/v1/traces/{t}/stream{query}", headers={"Accept": accept})
+                    self.assertEqual((r.status, r.type, r.text), (200, accept, b""), query)
+            until("their connections are gone",
+                  lambda: "hvftrace_http_connections 1\n" in self.d.request("GET", "/metrics").text.decode())
+            self.assertEqual(self.d.get(f"/v1/traces/{t}")["state"], "running")
+            for path, accept, status in ((f"{t}/stream", "image/png", 406), ("t99/stream", "*/*", 404),
+                                         (f"{t}/stream?after=x", "*/*", 400)):
+                r = self.d.request("HEAD", f"/v1/traces/{path}", headers={"Accept": accept})
+                self.assertEqual((r.status, r.text), (status, b""), path)
+            with self.d.stream(t) as s:
+                self.d.good("DELETE", f"/v1/traces/{t}")
+                kinds = [x["type"] for x in s if x["type"] not in ("function", "heartbeat")]
+            self.assertEqual(kinds, ["end"])
+
     def test_many_streams_of_one_trace(self):
         self.d.attach()
         t = self.d.trace()

@@ -77,6 +77,25 @@ class Traces(DaemonCase):
         self.problem(self.d.request("POST", traces, {"tracer": "function"}), 409, "trace.limit")
         self.assertEqual(len(self.d.get("/v1/traces")["items"]), 1)
 
+    def test_64_pids(self):
+        self.d.attach()
+        traces = "/v1/guests/g/traces"
+        p = self.problem(self.d.request("POST", traces, {"tracer": "function", "pids": list(range(1, 66))}),
+                         400, "bad_request")
+        self.assertEqual(self.pointers(p), ["/pids"])
+        self.assertIn("64", p["errors"][0]["detail"])
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+        most = list(range(1, 65))
+        t = self.d.trace(pids=most)
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["pids"], most)
+        self.d.good("DELETE", f"/v1/traces/{t}")
+        args = [w for n in range(1, 66) for w in ("-P", str(n))]
+        p = self.d.cli("trace", "g", "--duration", "50ms", *args)
+        self.assertEqual((p.returncode, len(p.stderr.splitlines())), (1, 1), p.stderr)
+        self.assertIn(b"/pids", p.stderr)
+        p = self.d.cli("trace", "g", "--duration", "50ms", *args[2:])
+        self.assertEqual(p.returncode, 0, p.stderr)
+
     def test_one_start_of_many_wins(self):
         self.d.attach()
         with concurrent.futures.ThreadPoolExecutor(10) as pool:
