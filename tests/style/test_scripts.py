@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""scripts/test and scripts/setup themselves: over a tree of their own, with programs that only pretend."""
+
+import os
+import pathlib
+import pty
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
+IN_FRONT = """#!/usr/bin/env python3
+import os, sys
+tty = os.open("/dev/tty", os.O_RDWR)
+sys.exit(os.tcgetpgrp(tty) != os.getpgrp())
+"""
+
+
+def run_on_a_terminal(command, env):
+    """Its controlling terminal is a new one, its standard input is not. Returns the exit status."""
+    pid, fd = pty.fork()
+    if not pid:
+        null = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(null, 0)
+        os.execvpe(command[0], command, env)
+    while True:
+        try:
+            if not os.read(fd, 4096):
+                break
+        except OSError:  # EIO: nobody has it open any more
+            break
+    _, status = os.waitpid(pid, 0)
+    os.close(fd)
+    return os.waitstatus_to_exitcode(status)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        tmp = tempfile.TemporaryDirectory(prefix="hvf-scripts-")
+        self.addCleanup(tmp.cleanup)
+        self.top = pathlib.Path(tmp.name)
+        self.bin = self.top / "bin"
+        self.bin.mkdir()
+        self.env = dict(os.environ, PATH=f"{self.bin}:{os.environ['PATH']}", LOG=str(self.top / "log"))
+
+    def program(self, path, text):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text if text.startswith("#!") else f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    def run_without_terminal(self, *command):
+        return subprocess.run(command, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=60, start_new_session=True,
+                              check=False)
+
+
+class Test(Case):
+    def setUp(self):
+        super().setUp()
+        self.script = self.top / "scripts/test"
+        self.program(self.top / "scripts/setup", "exit 0")
+        self.program(self.bin / "cmake", "exit 0")
+        shutil.copy(SCRIPTS / "test", self.script)
+        self.tests = self.top / "build/dev/CTestTestfile.cmake"
+        self.tests.parent.mkdir(parents=True)
+
+    def suite(self, text):
+        self.tests.write_text(text)
+        p = self.run_without_terminal(str(self.script), "--only", "style")
+        return p.returncode, p.stdout.splitlines()[-1]
+
+    def test_a_suite_counts(self):
+        one = 'add_test(one "true")\nset_tests_properties(one PROPERTIES LABELS "style")\n'
+        self.assertEqual(self.suite(one), (0, "3 passed, 0 failed, 0 skipped"))  # setup, build, one
+        self.assertEqual(self.suite(one.replace("true", "false")), (1, "2 passed, 1 failed, 0 skipped"))
+
+    def test_an_empty_suite_fails(self):
+        self.assertEqual(self.suite(""), (1, "2 passed, 1 failed, 0 skipped"))
+        other = 'add_test(one "true")\nset_tests_properties(one PROPERTIES LABELS "unit")\n'
+        self.assertEqual(self.suite(other), (1, "2 passed, 1 failed, 0 skipped"))
+
+    def test_setup_may_ask_at_the_terminal(self):
+        self.tests.write_text('add_test(one "true")\nset_tests_properties(one PROPERTIES LABELS "style")\n')
+        self.program(self.top / "scripts/setup", IN_FRONT)
+        self.assertEqual(run_on_a_terminal([str(self.script), "--only", "style"], self.env), 0)
+
+
+class Setup(Case):
+    def setUp(self):
+        super().setUp()
+        self.log = self.top / "log"
+        self.program(self.bin / "id", "echo 1000")
+        self.program(self.bin / "sudo", '[ "$1" != -n ] || exit 1\necho "$*" >>"$LOG"')
+        for name in ("dpkg-query", "apt-cache", "apt-get"):
+            self.program(self.bin / name, "exit 0")
+
+    def test_asks_when_there_is_a_terminal(self):
+        self.assertEqual(run_on_a_terminal([str(SCRIPTS / "setup")], self.env), 0)
+        self.assertIn(" install ", self.log.read_text())
+
+    def test_says_so_when_there_is_none(self):
+        p = self.run_without_terminal(str(SCRIPTS / "setup"))
+        self.assertNotEqual(p.returncode, 0)
+        self.assertIn("cannot become root without a terminal", p.stdout)
+        self.assertFalse(self.log.exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
