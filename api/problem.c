@@ -3,6 +3,7 @@
 #include "api/problem.h"
 
 #include "base/buf.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,56 +153,24 @@ json_t *problem_json(const struct problem *p, const char *request_id)
 	return doc;
 }
 
-/* Bytes of the UTF-8 sequence at @s (Unicode 15, table 3-7), 0 when there is none. */
-static size_t utf8_len(const unsigned char *s)
-{
-	unsigned lo = 0x80, hi = 0xbf;
-	size_t n;
-
-	if (s[0] < 0x80)
-		return 1;
-	if (s[0] >= 0xc2 && s[0] <= 0xdf)
-		n = 2;
-	else if (s[0] >= 0xe0 && s[0] <= 0xef)
-		n = 3;
-	else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-		n = 4;
-	else
-		return 0;
-	if (s[0] == 0xe0)
-		lo = 0xa0; /* shorter forms exist */
-	else if (s[0] == 0xed)
-		hi = 0x9f; /* surrogates */
-	else if (s[0] == 0xf0)
-		lo = 0x90;
-	else if (s[0] == 0xf4)
-		hi = 0x8f; /* past U+10FFFF */
-	if (s[1] < lo || s[1] > hi)
-		return 0;
-	for (size_t i = 2; i < n; i++) {
-		if ((s[i] & 0xc0) != 0x80)
-			return 0;
-	}
-	return n;
-}
-
 json_t *json_text(const char *s)
 {
 	_cleanup_buf_ struct buf b = { 0 };
 	json_t *ret;
-	size_t n;
+	size_t n, left;
 
 	if (!s)
 		return json_null();
 	ret = json_string(s);
 	if (ret)
 		return ret;
-	for (; *s; s += n ? n : 1) {
-		n = utf8_len((const unsigned char *)s);
+	for (left = strlen(s); left; s += n, left -= n) {
+		n = utf8_len((const u8 *)s, left);
 		if (n)
 			buf_add(&b, s, n);
 		else
 			buf_adds(&b, "\xef\xbf\xbd");
+		n += !n;
 	}
 	return buf_failed(&b) || !b.data ? NULL : json_stringn(b.data, b.len);
 }

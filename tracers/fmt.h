@@ -68,7 +68,4 @@ static inline char *fmt_hex(char *p, u64 v, size_t min_digits)
 	return p + n;
 }
 
-/** fmt_utf8_len - bytes of the valid UTF-8 sequence of two and more at @s; 0 if there is none */
-size_t fmt_utf8_len(const u8 *s, size_t left);
-
 #endif

@@ -5,6 +5,7 @@
  */
 #include "tracers/output.h"
 
+#include "base/utf8.h"
 #include "tracers/fmt.h"
 
 #define JSON_NAME_MAX    1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
@@ -19,39 +20,6 @@ static const char escapes[256] = {
 };
 /* clang-format on */
 
-/* Unicode 15, table 3-7 */
-size_t fmt_utf8_len(const u8 *s, size_t left)
-{
-	u8 lo = 0x80, hi = 0xbf;
-	size_t n;
-
-	if (s[0] >= 0xc2 && s[0] <= 0xdf)
-		n = 2;
-	else if (s[0] >= 0xe0 && s[0] <= 0xef)
-		n = 3;
-	else if (s[0] >= 0xf0 && s[0] <= 0xf4)
-		n = 4;
-	else
-		return 0;
-	if (left < n)
-		return 0;
-	if (s[0] == 0xe0)
-		lo = 0xa0; /* overlong */
-	else if (s[0] == 0xed)
-		hi = 0x9f; /* surrogates */
-	else if (s[0] == 0xf0)
-		lo = 0x90; /* overlong */
-	else if (s[0] == 0xf4)
-		hi = 0x8f; /* above U+10FFFF */
-	if (s[1] < lo || s[1] > hi)
-		return 0;
-	for (size_t i = 2; i < n; i++) {
-		if (s[i] < 0x80 || s[i] > 0xbf)
-			return 0;
-	}
-	return n;
-}
-
 /* One byte or sequence that is not plain; @used_ret: how much of @s it takes. */
 static char *add_special(char *p, const u8 *s, size_t left, size_t *used_ret)
 {
@@ -65,7 +33,7 @@ static char *add_special(char *p, const u8 *s, size_t left, size_t *used_ret)
 		*p++ = e;
 		return p;
 	}
-	*used_ret = fmt_utf8_len(s, left);
+	*used_ret = utf8_len(s, left);
 	if (*used_ret)
 		return fmt_bytes(p, s, *used_ret);
 	*used_ret = 1;

@@ -16,6 +16,7 @@
  */
 #include "tracers/out_layout.h"
 
+#include "base/utf8.h"
 #include "guest-agent/agent_abi.h"
 #include "tracers/fmt.h"
 
@@ -73,7 +74,7 @@ char *fmt_printable(char *p, const char *s, size_t len)
 			*p++ = (char)*c;
 			continue;
 		}
-		n = *c < 0x80 ? 0 : fmt_utf8_len(c, len - i);
+		n = *c < 0x80 ? 0 : utf8_len(c, len - i);
 		if (n && !(c[0] == 0xc2 && c[1] < 0xa0)) { /* not C1 */
 			p = fmt_bytes(p, c, n);
 			continue;

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/cursor.h"
 #include "base/err.h"
+#include "base/utf8.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -63,12 +64,50 @@ static void cursor_does_not_move_on_failure(void **state)
 	assert_int_equal(cursor_left(&c), 3);
 }
 
+static void utf8_is_told_from_other_bytes(void **state)
+{
+	static const struct {
+		const char *s;
+		size_t left, want;
+	} cases[] = {
+		{ "a", 1, 1 },
+		{ "", 0, 0 },
+		{ "\0", 1, 1 },
+		{ "\x7f", 1, 1 },
+		{ "\x80", 1, 0 },
+		{ "\xc1\xbf", 2, 0 }, /* overlong */
+		{ "\xc2\x80", 2, 2 },
+		{ "\xc2\x7f", 2, 0 },
+		{ "\xc2\x80", 1, 0 }, /* cut */
+		{ "\xdf\xbf!", 3, 2 },
+		{ "\xe0\x9f\xbf", 3, 0 }, /* overlong */
+		{ "\xe0\xa0\x80", 3, 3 },
+		{ "\xed\x9f\xbf", 3, 3 },
+		{ "\xed\xa0\x80", 3, 0 }, /* a surrogate */
+		{ "\xef\xbf\xbd", 3, 3 },
+		{ "\xef\xbf\xbd", 2, 0 },
+		{ "\xef\xbf\xc0", 3, 0 },
+		{ "\xf0\x8f\xbf\xbf", 4, 0 }, /* overlong */
+		{ "\xf0\x90\x80\x80", 4, 4 },
+		{ "\xf4\x8f\xbf\xbf", 4, 4 },
+		{ "\xf4\x90\x80\x80", 4, 0 }, /* above U+10FFFF */
+		{ "\xf4\x8f\xbf\xbf", 3, 0 },
+		{ "\xf5\x80\x80\x80", 4, 0 },
+		{ "\xff", 1, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		assert_int_equal(utf8_len((const u8 *)cases[i].s, cases[i].left), cases[i].want);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(err_keeps_code_and_message),
 		cmocka_unit_test(every_code_has_name_and_hint),
 		cmocka_unit_test(buf_grows),
+		cmocka_unit_test(utf8_is_told_from_other_bytes),
 		cmocka_unit_test(cursor_does_not_move_on_failure),
 	};
 
