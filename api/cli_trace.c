@@ -133,6 +133,18 @@ static void calls(const json_t *graph)
 	putc(')', stderr);
 }
 
+/* What was asked for, but is not traced. */
+static void say_skipped(const json_t *doc)
+{
+	long long n = number(doc, "skipped");
+
+	if (n)
+		fprintf(stderr,
+			"%lld matching function%s left alone: in use by the guest's own tracing, "
+			"disabled by its kernel, or not safe to trace\n",
+			n, n == 1 ? " is" : "s are");
+}
+
 /* The last line. Return: exit status. */
 static int close_line(const json_t *doc)
 {
@@ -142,6 +154,7 @@ static int close_line(const json_t *doc)
 	long long changed = number(restore, "sites_changed");
 	bool verified = json_is_true(json_object_get(restore, "verified"));
 
+	say_skipped(doc);
 	fprintf(stderr, "%lld records", number(doc, "records"));
 	calls(json_object_get(doc, "graph"));
 	fprintf(stderr, ", %lld lost, %lld functions patched, ",

@@ -228,3 +228,32 @@ class DaemonCase(TestCase):
 
     def tearDown(self):
         self.d.__exit__(None, None, None)
+
+
+class CliCase(DaemonCase):
+    def run_ok(self, *args, **more):
+        p = self.d.cli(*args, **more)
+        self.assertEqual(p.returncode, 0, p.stderr)
+        return p
+
+    def out(self, *args):
+        p = self.run_ok(*args)
+        self.assertEqual(p.stderr, b"")
+        return p.stdout.decode()
+
+    def fails(self, *args, status=1, words=()):
+        p = self.d.cli(*args)
+        self.assertEqual((p.returncode, p.stdout), (status, b""), p.stderr)
+        if status == 1:
+            self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)
+        self.assertTrue(p.stderr.startswith(b"hvftrace: "), p.stderr)
+        for w in words:
+            self.assertIn(w, p.stderr.decode())
+
+    def start(self, *args, **more):
+        return subprocess.Popen([os.environ["HVFTRACE"], "-s", str(self.d.socket), *args],
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=die_with_parent, bufsize=0, **more)
+
+    def running(self):
+        return [t for t in self.d.get("/v1/traces")["items"] if t["state"] == "running"]

@@ -3,48 +3,24 @@
 
 import json
 import os
-import pathlib
 import signal
 import socket
 import stat
 import subprocess
 import unittest
 
-from harness import SLOW, DaemonCase, die_with_parent, until
+from harness import SLOW, CliCase, until
 
 LS_HEAD = ["NAME", "ACCEL", "VCPUS", "KERNEL", "FUNCTIONS", "STATE", "TARGET"]
+LEFT_ALONE = ("{} left alone: in use by the guest's own tracing, disabled by its kernel, or not safe to "
+              "trace\n")
 
 
-class Case(DaemonCase):
-    def run_ok(self, *args, **more):
-        p = self.d.cli(*args, **more)
-        self.assertEqual(p.returncode, 0, p.stderr)
-        return p
-
-    def out(self, *args):
-        p = self.run_ok(*args)
-        self.assertEqual(p.stderr, b"")
-        return p.stdout.decode()
-
-    def fails(self, *args, status=1, words=()):
-        p = self.d.cli(*args)
-        self.assertEqual((p.returncode, p.stdout), (status, b""), p.stderr)
-        if status == 1:
-            self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)
-        self.assertTrue(p.stderr.startswith(b"hvftrace: "), p.stderr)
-        for w in words:
-            self.assertIn(w, p.stderr.decode())
-
-    def start(self, *args, **more):
-        return subprocess.Popen([os.environ["HVFTRACE"], "-s", str(self.d.socket), *args],
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                preexec_fn=die_with_parent, bufsize=0, **more)
-
-    def running(self):
-        return [t for t in self.d.get("/v1/traces")["items"] if t["state"] == "running"]
+def totals(err):
+    return err.splitlines()[-1]
 
 
-class Usage(Case):
+class Usage(CliCase):
     def test_help(self):
         text = self.out("help")
         for verb in ("ls", "run", "attach", "info", "functions", "modules", "trace", "record", "report",
@@ -101,7 +77,7 @@ class Usage(Case):
         self.assertEqual((p.returncode, len(err.splitlines())), (1, 1), err)
 
 
-class Guests(Case):
+class Guests(CliCase):
     def test_attach_info_detach(self):
         self.assertEqual(self.out("attach", "qemu:/fake", "--name", "web1"),
                          "web1: Linux 6.1.0-fake, 2 vCPUs (tcg), 980 functions, found in 34 ms\n")
@@ -180,7 +156,7 @@ class Guests(Case):
                              (1, "hvftrace: cannot write the output: No space left on device\n"))
 
 
-class Traces(Case):
+class Traces(CliCase):
     def test_text(self):
         self.d.attach()
         p = self.run_ok("trace", "g", "-p", "function", "-l", "vfs_*", "-n", "vfs_read", "-P", "1",
@@ -260,6 +236,20 @@ class Traces(Case):
         self.fails("trace", "none", words=["not_found"])
         self.fails("record", "g", "-o", "/nonexistent/x", words=["cannot write /nonexistent/x"])
 
+    def test_what_is_left_alone_is_told(self):
+        self.d.attach()
+        for verb, more in (("trace", []), ("record", ["-o", str(self.d.dir / "r.hvft")]), ("profile", [])):
+            p = self.run_ok(verb, "g", "-l", "ext4_*", "--duration", "50ms", *more)
+            lines = p.stderr.decode().splitlines(True)
+            self.assertEqual(lines[0], LEFT_ALONE.format("10 matching functions are"), verb)
+            self.assertRegex(lines[1], r"^\d+ records.*, 238 functions patched, restored\n$")
+            p = self.run_ok(verb, "g", "-l", "ext4_fn_[05]50", "-l", "vfs_*", "--duration", "50ms", *more)
+            self.assertIn(LEFT_ALONE.format("2 matching functions are"), p.stderr.decode())
+            p = self.run_ok(verb, "g", "-l", "ext4_fn_05?", "--duration", "50ms", *more)
+            self.assertIn(LEFT_ALONE.format("1 matching function is"), p.stderr.decode())
+            p = self.run_ok(verb, "g", "-l", "vfs_*", "--duration", "50ms", *more)
+            self.assertNotIn("left alone", p.stderr.decode())
+
     def test_signals_end_it_in_order(self):
         self.d.attach()
         for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -269,7 +259,8 @@ class Traces(Case):
             out, err = p.communicate(timeout=20 * SLOW)
             self.assertEqual(p.returncode, 0, err)
             n = len([x for x in out.splitlines() if not x.startswith(b"#")])
-            self.assertEqual(err.decode(), f"{n} records, 0 lost, 980 functions patched, restored\n")
+            self.assertEqual(err.decode(), LEFT_ALONE.format("20 matching functions are") +
+                             f"{n} records, 0 lost, 980 functions patched, restored\n")
             self.assertEqual(self.d.get("/v1/traces")["items"], [])
 
     def test_signal_while_it_starts(self):
@@ -311,7 +302,7 @@ class Traces(Case):
         lines = (first + out).decode().splitlines()
         lost = sum(int(x.split()[1]) for x in lines if x.startswith("[LOST"))
         n = len([x for x in lines if x[0] not in "#["])
-        total, told = int(err.split()[0]), int(err.split()[2])
+        total, told = int(totals(err).split()[0]), int(totals(err).split()[2])
         self.assertGreater(lost, 0)
         self.assertEqual((told, n + lost), (lost, total), err)
 
@@ -329,7 +320,7 @@ class Traces(Case):
         self.assertEqual(p.returncode, 0, err)
         n = len([x for x in out.splitlines() if x[0] not in b"#["])
         lost = sum(int(x.split()[1]) for x in out.splitlines() if x.startswith(b"[LOST"))
-        self.assertEqual(n + lost, int(err.split()[0]), err)
+        self.assertEqual(n + lost, int(totals(err).split()[0]), err)
         self.assertIn(b"restored", err)
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
 
@@ -357,7 +348,7 @@ class Traces(Case):
         self.d.attach("fake-dies")
         p = self.d.cli("trace", "g")
         self.assertEqual(p.returncode, 1)
-        lines = p.stderr.decode().splitlines()
+        lines = p.stderr.decode().splitlines()[1:]
         self.assertEqual(lines[0], "200 records, 0 lost, 980 functions patched, NOT verified to be restored")
         self.assertIn("(vmm.gone)", lines[1])
 
@@ -379,7 +370,7 @@ class Traces(Case):
         self.d.start()
 
 
-class Recordings(Case):
+class Recordings(CliCase):
     def test_record_and_report(self):
         self.d.attach()
         path = self.d.dir / "r.hvft"
@@ -419,7 +410,7 @@ class Recordings(Case):
         self.d.attach("fake-lossy")
         path = self.d.dir / "r.hvft"
         p = self.run_ok("record", "g", "--duration", "500ms", "-o", path)
-        lost = int(p.stderr.split()[2])
+        lost = int(totals(p.stderr).split()[2])
         self.assertGreater(lost, 0)
         p = self.run_ok("report", path, "--format", "json")
         items = [json.loads(x) for x in p.stdout.splitlines()]
@@ -429,164 +420,6 @@ class Recordings(Case):
         self.d.attach()
         self.fails("record", "g", "-o", "/dev/full", words=["No space left on device"])
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
-
-
-FAKE_QEMU = """#!/bin/sh
-printf '%s\\n' "$@" > "$HVF_TEST_ARGS"
-[ -z "$HVF_TEST_HANG" ] || exec sleep 60
-[ -z "$HVF_TEST_FAIL" ] || { echo "qemu: $HVF_TEST_FAIL" >&2; exit 1; }
-while [ $# -gt 0 ]; do
-	case $1 in -pidfile) pidfile=$2 ;; esac
-	shift
-done
-sleep 60 >/dev/null 2>&1 &
-echo $! > "$pidfile"
-"""
-
-
-class Run(Case):
-    def setUp(self):
-        super().setUp()
-        self.bin = self.d.dir / "bin"
-        self.bin.mkdir()
-        qemu = self.bin / "qemu-system-x86_64"
-        qemu.write_text(FAKE_QEMU)
-        qemu.chmod(0o755)
-        self.kernel = self.d.dir / "vmlinuz"
-        self.kernel.touch()
-        self.args = self.d.dir / "args"
-        self.env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.d.dir),
-                    "HVF_TEST_ARGS": str(self.args)}
-
-    def tearDown(self):
-        for pidfile in self.d.dir.glob("hvftrace/guests/*/pid"):
-            try:
-                os.kill(int(pidfile.read_text()), signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        super().tearDown()
-
-    def run_guest(self, name, *args, env=None):
-        return self.d.cli("run", "--kernel", self.kernel, "--name", name, *args,
-                          env=dict(self.env, **(env or {})))
-
-    def pid(self, name):
-        return int((self.d.dir / f"hvftrace/guests/{name}/pid").read_text())
-
-    def test_starts_and_attaches_once_it_is_up(self):
-        disk = self.d.dir / "a,b.img"
-        disk.write_bytes(b"QFI\xfb" + bytes(100))
-        p = self.run_guest("fake-boots", "--accel", "tcg", "--cpus", "3", "--memory", "1G", "--disk", disk,
-                           "--append", "quiet", "--initrd", "/dev/null")
-        self.assertEqual((p.returncode, p.stderr), (0, b""))
-        folder = self.d.dir / "hvftrace/guests/fake-boots"
-        self.assertEqual(p.stdout.decode(),
-                         f"fake-boots: Linux 6.1.0-fake, 980 functions, pid {self.pid('fake-boots')}, "
-                         f"console {folder}/console.log\n")
-        self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
-        self.assertEqual(self.d.get("/v1/guests/fake-boots")["target"], f"qemu:{folder}/qmp")
-        args = self.args.read_text().splitlines()
-        for pair in (["-accel", "tcg,thread=multi"], ["-cpu", "max"], ["-smp", "3"], ["-m", "1024M"],
-                     ["-append", "console=ttyS0 quiet"], ["-initrd", "/dev/null"],
-                     ["-kernel", str(self.kernel)],
-                     ["-drive", f"file={self.d.dir}/a,,b.img,format=qcow2,if=virtio"],
-                     ["-object", "memory-backend-memfd,id=ram,size=1024M,share=on"],
-                     ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]):
-            self.assertTrue(any(args[i:i + 2] == pair for i in range(len(args))), (pair, args))
-        self.assertIn("-daemonize", args)
-        # a second of that name would take its folder
-        p = self.run_guest("fake-boots", "--accel", "tcg")
-        self.assertEqual((p.returncode, p.stdout), (1, b""))
-        self.assertIn(b"run.name_taken", p.stderr)
-        os.kill(self.pid("fake-boots"), 0)
-
-    def test_chooses_by_itself_and_says_why(self):
-        p = self.run_guest("fake-a", "--append", "console=hvc0")
-        self.assertEqual(p.returncode, 0, p.stderr)
-        self.assertEqual(len(p.stderr.splitlines()), 1)
-        args = self.args.read_text().splitlines()
-        self.assertIn("console=hvc0", args)
-        self.assertRegex(p.stderr.decode(), "KVM.*using")
-        self.assertEqual(args[args.index("-accel") + 1].split(",")[0],
-                         "tcg" if "using QEMU TCG" in p.stderr.decode() else "kvm")
-
-    def start_guest(self, name, *args, env=None):
-        return self.start("run", "--kernel", str(self.kernel), "--name", name, "--accel", "tcg", *args,
-                          env=dict(self.d.env, **self.env, **(env or {})))
-
-    def started(self, name):
-        path = self.d.dir / f"hvftrace/guests/{name}/pid"
-        until("the guest is started", lambda: path.exists() and path.read_text().strip())
-        return self.pid(name)
-
-    def interrupted(self, p, words):
-        out, err = p.communicate(timeout=20 * SLOW)
-        self.assertEqual((p.returncode, out, err.decode()),
-                         (1, b"", f"hvftrace: interrupted: {words}\n"))
-
-    def test_interrupted_while_it_boots(self):
-        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            p = self.start_guest("nofake")  # has no socket, so it is waited for
-            pid = self.started("nofake")
-            p.send_signal(sig)
-            self.interrupted(p, f"the guest was ended, pid {pid} (run.interrupted)")
-            self.assertFalse(pathlib.Path(f"/proc/{pid}/cwd").exists())
-            (self.d.dir / "hvftrace/guests/nofake/pid").unlink()
-        p = self.start_guest("nofake", "--keep")
-        pid = self.started("nofake")
-        p.send_signal(signal.SIGINT)
-        self.interrupted(p, f"the guest runs on, pid {pid} (run.interrupted): hvftrace attach "
-                            f"qemu:{self.d.dir}/hvftrace/guests/nofake/qmp --name nofake")
-        os.kill(pid, 0)
-
-    def test_interrupted_while_it_is_attached(self):
-        p = self.start_guest("fake-gate")
-        pid = self.started("fake-gate")
-        self.d.until_it_waits()
-        p.send_signal(signal.SIGINT)
-        self.assertIsNone(p.poll())
-        self.d.open_gate()
-        self.interrupted(p, f"the guest was ended, pid {pid} (run.interrupted)")
-        self.assertFalse(pathlib.Path(f"/proc/{pid}/cwd").exists())
-        self.assertEqual(self.d.get("/v1/guests")["items"], [])
-
-    def test_interrupted_twice(self):
-        p = self.start_guest("fake-gate")
-        pid = self.started("fake-gate")
-        self.d.until_it_waits()
-        p.send_signal(signal.SIGINT)
-        until("the first is taken", lambda: "ShdPnd:\t0000000000000000" in
-              pathlib.Path(f"/proc/{p.pid}/status").read_text())
-        p.send_signal(signal.SIGINT)
-        _, err = p.communicate(timeout=20 * SLOW)
-        self.assertEqual((p.returncode, err), (1, b"hvftrace: not waited for the guest's end\n"))
-        until("it is ended", lambda: not pathlib.Path(f"/proc/{pid}/cwd").exists())
-
-    def test_interrupted_while_qemu_starts(self):
-        p = self.start_guest("nofake", env={"HVF_TEST_HANG": "1"})
-        until("QEMU is started", self.args.exists)
-        p.send_signal(signal.SIGINT)
-        self.interrupted(p, "no guest runs (run.interrupted)")
-
-    def test_failures(self):
-        p = self.run_guest("fake-a", "--accel", "tcg", env={"HVF_TEST_FAIL": "no such machine"})
-        self.assertEqual((p.returncode, p.stderr.decode()),
-                         (1, "hvftrace: QEMU did not start: qemu: no such machine (run.qemu_failed)\n"))
-        p = self.run_guest("fake-a", "--accel", "tcg", env={"PATH": "/nonexistent"})
-        self.assertEqual(p.returncode, 1)
-        self.assertIn(b"install qemu-system-x86", p.stderr)
-        # one whose kernel cannot be traced is not left behind
-        p = self.run_guest("nofake", "--accel", "tcg", "--timeout", "300ms")
-        self.assertEqual(p.returncode, 1)
-        self.assertIn(b"target.no_socket", p.stderr)
-        self.assertFalse(pathlib.Path(f"/proc/{self.pid('nofake')}/cwd").exists())
-        p = self.d.cli("run", "--kernel", "/nonexistent", env=self.env)
-        self.assertEqual((p.returncode, p.stderr.decode()),
-                         (1, "hvftrace: --kernel /nonexistent: No such file or directory\n"))
-        self.args.unlink()
-        p = self.d.cli("-s", "/nowhere", "run", "--kernel", self.kernel, env=self.env)
-        self.assertEqual(p.returncode, 1)
-        self.assertFalse(self.args.exists(), "a guest was started although there is no daemon")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""hvftrace run, with a program that only pretends to be QEMU."""
+
+import os
+import pathlib
+import signal
+import stat
+import unittest
+
+from harness import SLOW, CliCase, until
+
+FAKE_QEMU = """#!/bin/sh
+printf '%s\\n' "$@" > "$HVF_TEST_ARGS"
+[ -z "$HVF_TEST_HANG" ] || exec sleep 60
+[ -z "$HVF_TEST_FAIL" ] || { echo "qemu: $HVF_TEST_FAIL" >&2; exit 1; }
+while [ $# -gt 0 ]; do
+	case $1 in -pidfile) pidfile=$2 ;; esac
+	shift
+done
+sleep 60 >/dev/null 2>&1 &
+echo $! > "$pidfile"
+"""
+
+
+class Run(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.bin = self.d.dir / "bin"
+        self.bin.mkdir()
+        qemu = self.bin / "qemu-system-x86_64"
+        qemu.write_text(FAKE_QEMU)
+        qemu.chmod(0o755)
+        self.kernel = self.d.dir / "vmlinuz"
+        self.kernel.touch()
+        self.args = self.d.dir / "args"
+        self.env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.d.dir),
+                    "HVF_TEST_ARGS": str(self.args)}
+
+    def tearDown(self):
+        for pidfile in self.d.dir.glob("hvftrace/guests/*/pid"):
+            try:
+                os.kill(int(pidfile.read_text()), signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        super().tearDown()
+
+    def run_guest(self, name, *args, env=None):
+        return self.d.cli("run", "--kernel", self.kernel, "--name", name, *args,
+                          env=dict(self.env, **(env or {})))
+
+    def pid(self, name):
+        return int((self.d.dir / f"hvftrace/guests/{name}/pid").read_text())
+
+    def test_starts_and_attaches_once_it_is_up(self):
+        disk = self.d.dir / "a,b.img"
+        disk.write_bytes(b"QFI\xfb" + bytes(100))
+        p = self.run_guest("fake-boots", "--accel", "tcg", "--cpus", "3", "--memory", "1G", "--disk", disk,
+                           "--append", "quiet", "--initrd", "/dev/null")
+        self.assertEqual((p.returncode, p.stderr), (0, b""))
+        folder = self.d.dir / "hvftrace/guests/fake-boots"
+        self.assertEqual(p.stdout.decode(),
+                         f"fake-boots: Linux 6.1.0-fake, 980 functions, pid {self.pid('fake-boots')}, "
+                         f"console {folder}/console.log\n")
+        self.assertEqual(stat.S_IMODE(folder.stat().st_mode), 0o700)
+        self.assertEqual(self.d.get("/v1/guests/fake-boots")["target"], f"qemu:{folder}/qmp")
+        args = self.args.read_text().splitlines()
+        for pair in (["-accel", "tcg,thread=multi"], ["-cpu", "max"], ["-smp", "3"], ["-m", "1024M"],
+                     ["-append", "console=ttyS0 quiet"], ["-initrd", "/dev/null"],
+                     ["-kernel", str(self.kernel)],
+                     ["-drive", f"file={self.d.dir}/a,,b.img,format=qcow2,if=virtio"],
+                     ["-object", "memory-backend-memfd,id=ram,size=1024M,share=on"],
+                     ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]):
+            self.assertTrue(any(args[i:i + 2] == pair for i in range(len(args))), (pair, args))
+        self.assertIn("-daemonize", args)
+        # a second of that name would take its folder
+        p = self.run_guest("fake-boots", "--accel", "tcg")
+        self.assertEqual((p.returncode, p.stdout), (1, b""))
+        self.assertIn(b"run.name_taken", p.stderr)
+        os.kill(self.pid("fake-boots"), 0)
+
+    def test_chooses_by_itself_and_says_why(self):
+        p = self.run_guest("fake-a", "--append", "console=hvc0")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertEqual(len(p.stderr.splitlines()), 1)
+        args = self.args.read_text().splitlines()
+        self.assertIn("console=hvc0", args)
+        self.assertRegex(p.stderr.decode(), "KVM.*using")
+        self.assertEqual(args[args.index("-accel") + 1].split(",")[0],
+                         "tcg" if "using QEMU TCG" in p.stderr.decode() else "kvm")
+
+    def start_guest(self, name, *args, env=None):
+        return self.start("run", "--kernel", str(self.kernel), "--name", name, "--accel", "tcg", *args,
+                          env=dict(self.d.env, **self.env, **(env or {})))
+
+    def started(self, name):
+        path = self.d.dir / f"hvftrace/guests/{name}/pid"
+        until("the guest is started", lambda: path.exists() and path.read_text().strip())
+        return self.pid(name)
+
+    def interrupted(self, p, words):
+        out, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual((p.returncode, out, err.decode()),
+                         (1, b"", f"hvftrace: interrupted: {words}\n"))
+
+    def test_interrupted_while_it_boots(self):
+        for sig in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            p = self.start_guest("nofake")  # has no socket, so it is waited for
+            pid = self.started("nofake")
+            p.send_signal(sig)
+            self.interrupted(p, f"the guest was ended, pid {pid} (run.interrupted)")
+            self.assertFalse(pathlib.Path(f"/proc/{pid}/cwd").exists())
+            (self.d.dir / "hvftrace/guests/nofake/pid").unlink()
+        p = self.start_guest("nofake", "--keep")
+        pid = self.started("nofake")
+        p.send_signal(signal.SIGINT)
+        self.interrupted(p, f"the guest runs on, pid {pid} (run.interrupted): hvftrace attach "
+                            f"qemu:{self.d.dir}/hvftrace/guests/nofake/qmp --name nofake")
+        os.kill(pid, 0)
+
+    def test_interrupted_while_it_is_attached(self):
+        p = self.start_guest("fake-gate")
+        pid = self.started("fake-gate")
+        self.d.until_it_waits()
+        p.send_signal(signal.SIGINT)
+        self.assertIsNone(p.poll())
+        self.d.open_gate()
+        self.interrupted(p, f"the guest was ended, pid {pid} (run.interrupted)")
+        self.assertFalse(pathlib.Path(f"/proc/{pid}/cwd").exists())
+        self.assertEqual(self.d.get("/v1/guests")["items"], [])
+
+    def test_interrupted_twice(self):
+        p = self.start_guest("fake-gate")
+        pid = self.started("fake-gate")
+        self.d.until_it_waits()
+        p.send_signal(signal.SIGINT)
+        until("the first is taken", lambda: "ShdPnd:\t0000000000000000" in
+              pathlib.Path(f"/proc/{p.pid}/status").read_text())
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual((p.returncode, err), (1, b"hvftrace: not waited for the guest's end\n"))
+        until("it is ended", lambda: not pathlib.Path(f"/proc/{pid}/cwd").exists())
+
+    def test_interrupted_while_qemu_starts(self):
+        p = self.start_guest("nofake", env={"HVF_TEST_HANG": "1"})
+        until("QEMU is started", self.args.exists)
+        p.send_signal(signal.SIGINT)
+        self.interrupted(p, "no guest runs (run.interrupted)")
+
+    def test_failures(self):
+        p = self.run_guest("fake-a", "--accel", "tcg", env={"HVF_TEST_FAIL": "no such machine"})
+        self.assertEqual((p.returncode, p.stderr.decode()),
+                         (1, "hvftrace: QEMU did not start: qemu: no such machine (run.qemu_failed)\n"))
+        p = self.run_guest("fake-a", "--accel", "tcg", env={"PATH": "/nonexistent"})
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"install qemu-system-x86", p.stderr)
+        # one whose kernel cannot be traced is not left behind
+        p = self.run_guest("nofake", "--accel", "tcg", "--timeout", "300ms")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"target.no_socket", p.stderr)
+        self.assertFalse(pathlib.Path(f"/proc/{self.pid('nofake')}/cwd").exists())
+        p = self.d.cli("run", "--kernel", "/nonexistent", env=self.env)
+        self.assertEqual((p.returncode, p.stderr.decode()),
+                         (1, "hvftrace: --kernel /nonexistent: No such file or directory\n"))
+        self.args.unlink()
+        p = self.d.cli("-s", "/nowhere", "run", "--kernel", self.kernel, env=self.env)
+        self.assertEqual(p.returncode, 1)
+        self.assertFalse(self.args.exists(), "a guest was started although there is no daemon")
+
+
+if __name__ == "__main__":
+    unittest.main()
