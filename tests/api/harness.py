@@ -98,7 +98,7 @@ class Daemon:
         def up():
             if self.process.poll() is not None:
                 raise AssertionError(f"hvftraced ended with {self.process.returncode}: {self.log()}")
-            return "listening on" in self.log()[before:]
+            return self.log()[before:].count("listening on") == len(self.listen)
         until("hvftraced listens", up)
         return self
 
