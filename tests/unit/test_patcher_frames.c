@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/*
- * patcher/frames*.c: which frames of hijacked return addresses are dead, put back, given back. On a
- * made-up memory: what one wrong answer does to a guest cannot be tested on one.
- */
+/* patcher/frames*.c on a made-up memory: which frames are dead, put back, given back. */
 #include "patcher/frames.h"
 
 #include <errno.h>
