@@ -5,8 +5,8 @@ interrupted and have their CPUs taken away; and nothing of it left on any stack 
 import time
 
 from daemon import Daemon
-from graphlib import KERNELS, add_up, all_given_back, each, graph, graph_guest
-from guest import wait_for
+from graphlib import KERNELS, add_up, all_given_back, each, graph
+from guest import Guest, wait_for
 from testlib import LONG, main
 from truth import Truth
 
@@ -34,7 +34,7 @@ def stop_load(g):
 
 @each
 def test_all_sites_under_load(flavour):
-    with graph_guest(flavour) as g, Daemon() as d:
+    with Guest(flavour) as g, Daemon() as d:
         truth = Truth(g)
         d.attach(g, "g")
         sites = [int(f["ip"], 16) for f in d.functions("g")]
@@ -65,7 +65,7 @@ def test_all_sites_under_load(flavour):
 
 @each
 def test_starts_and_stops(flavour):
-    with graph_guest(flavour) as g, Daemon() as d:
+    with Guest(flavour) as g, Daemon() as d:
         truth = Truth(g)
         d.attach(g, "g")
         sites = [int(f["ip"], 16) for f in d.functions("g")]

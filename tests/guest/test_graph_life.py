@@ -5,7 +5,7 @@ import os
 import signal
 
 from daemon import Daemon
-from graphlib import add_up, all_given_back, each, graph, graph_guest
+from graphlib import add_up, all_given_back, each, graph
 from guest import Guest, wait_for
 from testlib import LONG, main
 from truth import Truth
@@ -15,7 +15,7 @@ FORKS = 100000 if LONG else 2000
 
 @each
 def test_exits_leak_nothing(flavour):
-    with graph_guest(flavour, load="none") as g, Daemon() as d:
+    with Guest(flavour, load="none") as g, Daemon() as d:
         truth = Truth(g)
         d.attach(g, "g")
         sites = [int(f["ip"], 16) for f in d.functions("g")]
@@ -100,7 +100,7 @@ def test_losses_are_counted():
 @each
 def test_daemon_killed(flavour):
     """kill -9 with every return hijacked: the guest runs on, the next start puts all of it back."""
-    with graph_guest(flavour) as g:
+    with Guest(flavour) as g:
         truth = Truth(g)
         state = g.dir / "state"
         d = Daemon(state_dir=state).start()

@@ -18,10 +18,7 @@ if LONG:
         ("no-kaslr", "cloud-6.1", {"append": "nokaslr"}, 5),
         ("old-cpu", "cloud-6.12", {"cpu": "qemu64", "append": "pti=on"}, 4),
         ("generic", "generic-6.1", {}, 5),
-        # noirqdebug: an RT kernel serves the edge-triggered interrupt of the command channel's 8250 in a
-        # thread and after some time gives the line up
-        # ("irq 3: nobody cared"), traced or not; no command gets through any more then
-        ("preempt-rt", "rt-6.1", {"append": "noirqdebug"}, 5),
+        ("preempt-rt", "rt-6.1", {}, 5),
         ("one-vcpu", "cloud-6.1", {"cpus": 1}, 5),
         ("anonymous-ram", "cloud-6.12", {"ram": "anonymous"}, 5),
         ("above-4-gib", "cloud-6.1", {"mem": 5120}, 5),

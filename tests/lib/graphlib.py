@@ -3,8 +3,6 @@
 
 import os
 
-from guest import Guest
-
 KERNELS = os.environ.get("HVF_KERNELS", "cloud-6.1 cloud-6.12 rt-6.1").split()
 
 
@@ -12,11 +10,6 @@ def each(test):
     """As testlib.each_kernel(), the PREEMPT_RT flavour too."""
     test.flavours = KERNELS
     return test
-
-
-def graph_guest(flavour, **args):
-    # see test_variants: the 8250 of an RT guest
-    return Guest(flavour, append="noirqdebug" if flavour.startswith("rt") else "", **args)
 
 
 def graph(d, filter=(), **more):
