@@ -195,7 +195,8 @@ struct agent_frame {
 	agent_u32 parent; /* low half of the true return address */
 	agent_u32 next; /* frame number + 1 in a free list; 0 ends it */
 	agent_u32 pid; /* at entry */
-	agent_u64 pad;
+	agent_u64
+		put_back; /* H: tsc of the life whose cell got its true address back, for a later host */
 };
 
 struct agent_cpu {

@@ -39,7 +39,8 @@ int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret)
 /*
  * A cell that does not hold the frame's trampoline. Where it holds the true address, the entry has not
  * written it yet, or the handler has, or it was put back by a daemon that died before it could give the
- * frame back: over, once nobody is on the way. Idle tasks leave calls without a return when their CPU
+ * frame back: over, once nobody is on the way. If that call has returned since, only put_back tells, which
+ * is written before the cell. Idle tasks leave calls without a return when their CPU
  * goes offline, and begin a new stack on top. Anything else is not for us to judge: the guest's own
  * tracing may know our address, and have it nowhere but in its own memory while its handler runs.
  */
@@ -50,9 +51,17 @@ static void note_without_cell(struct frames *f, u32 n, const struct agent_frame 
 
 	if (frames_is_trampoline(f, cell, &other) || frames_is_foreign(f, cell))
 		return;
-	if (fr->pid && (frames_walk_chain(f, NULL, fr, &final) || cell != final))
+	if (fr->pid && fr->put_back != fr->tsc &&
+	    (frames_walk_chain(f, NULL, fr, &final) || cell != final))
 		return;
 	f->restored[n] = (struct frames_life){ n, fr->slot, fr->tsc, cell };
+}
+
+static int mark_put_back(struct frames *f, u32 n, u64 tsc)
+{
+	return f->io.data_write(f->io.arg,
+				frames_off_of(f, n) + offsetof(struct agent_frame, put_back), &tsc,
+				sizeof(tsc));
 }
 
 int frames_put_back(struct frames *f, u32 n)
@@ -72,7 +81,11 @@ int frames_put_back(struct frames *f, u32 n)
 		rc = frames_walk_chain(f, NULL, &fr, &final);
 	if (rc)
 		return rc == -EFAULT || rc == -ENOENT ? 0 : rc;
-	rc = f->io.write(f->io.arg, fr.slot, &final, sizeof(final));
+	rc = mark_put_back(f, n, fr.tsc);
+	for (u32 i = 0; !rc && i < f->n_chain; i++)
+		rc = mark_put_back(f, f->chain[i].n, f->chain[i].tsc);
+	if (!rc)
+		rc = f->io.write(f->io.arg, fr.slot, &final, sizeof(final));
 	if (!rc)
 		rc = frames_read_u64(f, fr.slot, &now);
 	if (rc || now != final)

@@ -53,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	r.comm[TRACE_COMM_LEN] = 0;
 	r.seq >>= 1; /* jansson's integers are signed */
 	r.ts_ns >>= 1;
+	r.duration_ns >>= 1;
 	name = strndup((const char *)data + c.pos, cursor_left(&c));
 	must(name != NULL, "no memory");
 	names.arg = name;
