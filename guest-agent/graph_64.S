@@ -68,6 +68,16 @@
 #define GRAPH_IP 48 /* call site + 5 */
 #define GRAPH_CELL 56 /* holds the return address of the traced function */
 
+/* GRAPH_RESTORE - these six again */
+.macro GRAPH_RESTORE
+	popq	%r8
+	popq	%rdi
+	popq	%rsi
+	popq	%rdx
+	popq	%rcx
+	popq	%rax
+.endm
+
 /*
  * ftrace_graph_caller - follow a call: write one AGENT_REC_GRAPH_ENTRY record, have the traced
  * function return to a trampoline of ours (prepare_ftrace_return of Linux)
@@ -135,12 +145,7 @@ SYM_FUNC_START(ftrace_graph_caller)
 	movq	%rax, AGENT_FRAME_SLOT(%rdi)
 	movq	%r8, (%rax)
 .Lgraph_restore:
-	popq	%r8
-	popq	%rdi
-	popq	%rsi
-	popq	%rdx
-	popq	%rcx
-	popq	%rax
+	GRAPH_RESTORE
 .Lgraph_return:
 	RETURN
 
@@ -158,12 +163,7 @@ SYM_FUNC_START(ftrace_graph_caller)
 	jnz	.Lhave_frame
 	/* None is free: the call alone is told. */
 	lock incq AGENT_CPU_LOST_FRAMES(%rcx)
-	popq	%r8
-	popq	%rdi
-	popq	%rsi
-	popq	%rdx
-	popq	%rcx
-	popq	%rax
+	GRAPH_RESTORE
 	jmp	function_trace_call
 .Lgraph_full:
 	lock incq AGENT_CPU_LOST(%rcx)

@@ -167,28 +167,10 @@ int tracing_collect(struct guest *g, void (*fn)(void *arg, const struct tracing_
 	return graph_collect(g, fn, arg, err);
 }
 
-static bool count_in_use(struct guest *g, u32 *ret)
-{
-	const struct agent_header *h = &g->agent.header;
-	struct agent_frame frames[256];
-
-	*ret = 0;
-	for (u32 first = 0; first < h->nr_frames; first += ARRAY_SIZE(frames)) {
-		u32 n = MIN((u32)ARRAY_SIZE(frames), h->nr_frames - first);
-
-		if (vm_view_read(g->agent.view, h->frames_off + (u64)first * AGENT_FRAME_BYTES,
-				 frames, n * sizeof(*frames)))
-			return false;
-		for (u32 i = 0; i < n; i++)
-			*ret += frames[i].slot > AGENT_ORPHAN;
-	}
-	return true;
-}
-
 bool tracing_graph_stats(struct guest *g, struct tracing_graph *ret)
 {
-	*ret = (struct tracing_graph){ .frames = g->agent.header.nr_frames };
-	if (!g->agent.view || !count_in_use(g, &ret->in_use))
+	*ret = (struct tracing_graph){ 0 };
+	if (!g->agent.view)
 		return false;
 	for (u32 cpu = 0; cpu < g->agent.header.nr_cpus; cpu++) {
 		struct agent_cpu c;

@@ -29,10 +29,8 @@ struct tracing_unreturned {
 	u32 pid;
 };
 
-/* Counters of function_graph since the agent was loaded; they only grow, but for in_use. */
+/* Counters of function_graph since the agent was loaded; they only grow. */
 struct tracing_graph {
-	u32 frames; /* hijacked return addresses that there can be at once */
-	u32 in_use; /* now: calls that have not returned yet */
 	u64 lost_frames; /* calls not followed since every frame was in use: FUNCTION records */
 	u64 lost_returns; /* returns that the ring had no room for; also in its losses */
 	u64 frame_errors; /* returns from another stack address than the entry's */

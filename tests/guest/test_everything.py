@@ -4,7 +4,7 @@
 from daemon import Daemon
 from guest import Guest, wait_for
 from testlib import LONG, each_kernel, main
-from truth import Truth
+from truth import attach
 
 ROUNDS = 100 if LONG else 10
 
@@ -26,10 +26,7 @@ def areas_at(truth, starts):
 @each_kernel
 def test_all_sites(flavour):
     with Guest(flavour, modules=["loop"]) as g, Daemon() as d:
-        truth = Truth(g)
-        d.attach(g, "g")
-        sites = [int(f["ip"], 16) for f in d.functions("g")]
-        truth.note_module_sites(sites)
+        truth, sites = attach(g, d)
         traceable = d.get("/v1/guests/g")["traceable"]
         # the load checks its own results, and goes on all the while
         g.run("(while [ ! -e /tmp/stop ]; do mixload 5 || { touch /tmp/bad; break; }; done "

@@ -8,7 +8,7 @@ from daemon import Daemon
 from graphlib import KERNELS, add_up, all_given_back, each, graph
 from guest import Guest, wait_for
 from testlib import LONG, main
-from truth import Truth
+from truth import attach
 
 STARTS = 1000 if LONG else 20
 
@@ -35,10 +35,7 @@ def stop_load(g):
 @each
 def test_all_sites_under_load(flavour):
     with Guest(flavour) as g, Daemon() as d:
-        truth = Truth(g)
-        d.attach(g, "g")
-        sites = [int(f["ip"], 16) for f in d.functions("g")]
-        truth.note_module_sites(sites)
+        truth, sites = attach(g, d)
         start_load(g)
         t = graph(d, mode="discard")  # what is overwritten could not be told by its kind
         in_use, end = [], time.monotonic() + seconds(flavour)
@@ -66,10 +63,7 @@ def test_all_sites_under_load(flavour):
 @each
 def test_starts_and_stops(flavour):
     with Guest(flavour) as g, Daemon() as d:
-        truth = Truth(g)
-        d.attach(g, "g")
-        sites = [int(f["ip"], 16) for f in d.functions("g")]
-        truth.note_module_sites(sites)
+        truth, sites = attach(g, d)
         start_load(g)
         left = 0
         for _ in range(STARTS):

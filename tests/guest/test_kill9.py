@@ -8,7 +8,7 @@ import time
 from daemon import Daemon, Problem
 from guest import Guest, wait_for
 from testlib import LONG, each_kernel, main
-from truth import Truth
+from truth import Truth, attach
 
 MOMENTS = 40 if LONG else 4
 
@@ -37,12 +37,9 @@ def clean_up(g, truth, sites, state):
 @each_kernel
 def test_while_all_is_armed(flavour, tmp="state"):
     with Guest(flavour) as g:
-        truth = Truth(g)
         state = g.dir / tmp
         d = Daemon(state_dir=state).start()
-        d.attach(g, "g")
-        sites = [int(f["ip"], 16) for f in d.functions("g")]
-        truth.note_module_sites(sites)
+        truth, sites = attach(g, d)
         t = d.trace("g", [])["id"]
         d.wait_trace(t, lambda x: x["records"] > 1000)
         agent_text = int(d.get("/v1/guests/g")["agent"]["text"], 16)
@@ -97,12 +94,9 @@ def test_at_any_moment():
 def test_stopped_at_the_next_start():
     """What cannot be put back now is tried again, with nobody asking."""
     with Guest("cloud-6.1") as g:
-        truth = Truth(g)
         state = g.dir / "state"
         d = Daemon(state_dir=state).start()
-        d.attach(g, "g")
-        sites = [int(f["ip"], 16) for f in d.functions("g")]
-        truth.note_module_sites(sites)
+        truth, sites = attach(g, d)
         d.trace("g", ["vfs_*"])
         d.kill9()
         g.qmp.command("stop")

@@ -189,3 +189,12 @@ class Truth:
             m = self.walk(direct + phys)
             assert m, f"page {phys:#x} is missing in the direct map"
             assert m["writable"] and m["nx"], f"page {phys:#x} of the direct map: entry {m['entry']:#x}"
+
+
+def attach(guest, daemon):
+    """Attaches guest as "g"; (its Truth, taken before, and the call sites that the product lists)."""
+    truth = Truth(guest)
+    daemon.attach(guest, "g")
+    sites = [int(f["ip"], 16) for f in daemon.functions("g")]
+    truth.note_module_sites(sites)
+    return truth, sites
