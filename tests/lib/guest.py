@@ -22,7 +22,7 @@ import subprocess
 import tempfile
 import time
 
-from qmp import Qmp
+from qmp import Qmp, QmpError
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 
@@ -212,6 +212,7 @@ class Guest:
         if self.dir:
             keep = os.environ.get("HVF_KEEP_LOGS")
             if keep and self.console_path.exists():
+                os.makedirs(keep, exist_ok=True)
                 shutil.copy(self.console_path, os.path.join(keep, f"{self.dir.name}.console.log"))
             shutil.rmtree(self.dir, ignore_errors=True)
         self.process = self.dir = None
@@ -254,7 +255,7 @@ class Guest:
         left = end - time.monotonic()
         if left <= 0:
             raise GuestTimeout("no answer on the command channel; console ends with:\n" +
-                               self._tail(self.console_path, 1500))
+                               self._tail(self.console_path, 1500) + self._vcpus())
         if select.select([self.channel], [], [], min(left, 1.0))[0]:
             part = self.channel.recv(1 << 20)
             if not part:
@@ -263,6 +264,23 @@ class Guest:
             self.buf += part
         elif self.process.poll() is not None:
             raise GuestError(f"QEMU ended with status {self.process.returncode}")
+
+    def _vcpus(self):
+        """What each vCPU is doing, twice: for a guest that does not answer."""
+        try:
+            said = [f"QEMU says: {self.status()}"]
+            for _ in range(2):
+                for cpu in self.qmp.command("query-cpus-fast"):
+                    def ask(line, cpu=cpu["cpu-index"]):
+                        return self.qmp.command("human-monitor-command", **{
+                            "command-line": line, "cpu-index": cpu}).replace("\r", "")
+                    regs = ask("info registers")
+                    said.append("\n".join(l for l in regs.splitlines() if re.match(r"CPU#|R|GS|CR", l)))
+                    said.append("stack:\n" + ask("x /64gx 0x" + re.search(r"RSP=(\w+)", regs)[1]))
+                time.sleep(0.2)
+            return "\n" + "\n".join(said)
+        except (OSError, ValueError, QmpError) as e:
+            return f"\nQEMU does not answer either: {e}"
 
     def wait_ready(self, timeout=None):
         """Returns once init serves commands."""

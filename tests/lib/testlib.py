@@ -56,9 +56,11 @@ def main():
             result, why = "passed", ""
         except Skip as e:
             result, why = "skipped", f": {e}"
-        except Exception:
+        except Exception as e:
             traceback.print_exc()
-            result, why = "failed", ""
+            line = traceback.extract_tb(e.__traceback__)[-1]
+            said = str(e).strip().split("\n", 1)[0]
+            result, why = "failed", f": {type(e).__name__}: {said} ({line.name}, line {line.lineno})"
         count[result] += 1
         print(f"{name}: {result} in {time.monotonic() - start:.1f} s{why}")
     print(", ".join(f"{n} {what}" for what, n in count.items()))

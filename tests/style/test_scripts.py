@@ -75,6 +75,15 @@ class Test(Case):
         self.assertEqual(self.suite(one), (0, "3 passed, 0 failed, 0 skipped"))  # setup, build, one
         self.assertEqual(self.suite(one.replace("true", "false")), (1, "2 passed, 1 failed, 0 skipped"))
 
+    def test_says_at_the_end_why_a_case_failed(self):
+        self.program(self.top / "bad", "echo 'test_x: failed in 0.1 s: ValueError: no'\n"
+                     "echo '1 passed, 1 failed, 0 skipped'\nexit 1")
+        self.tests.write_text(f'add_test(one "{self.top}/bad")\n'
+                              'set_tests_properties(one PROPERTIES LABELS "style")\n')
+        p = self.run_without_terminal(str(self.script), "--only", "style")
+        self.assertEqual(p.stdout.splitlines()[-3:-2],
+                         ["failed: one: test_x: failed in 0.1 s: ValueError: no"])
+
     def test_an_empty_suite_fails(self):
         self.assertEqual(self.suite(""), (1, "2 passed, 1 failed, 0 skipped"))
         other = 'add_test(one "true")\nset_tests_properties(one PROPERTIES LABELS "unit")\n'
