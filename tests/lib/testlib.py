@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 
-from guest import Skip
+from guest import RACED, Skip
 
 LONG = os.environ.get("HVF_LONG") == "1"
 
@@ -41,6 +41,20 @@ def _cases(module):
             yield name, f
 
 
+def run_case(name, case):
+    """A second time, if QEMU's own fault (guest.py: QEMU_RACE) took the guest away; and says so."""
+    RACED.clear()
+    try:
+        case()
+    except Exception:
+        if not RACED:
+            raise
+        traceback.print_exc()
+        print(f"{name}: QEMU translated code while the guest patched it, and lost the guest. Its console:\n"
+              f"{RACED[0]}\n{name}: running it again", flush=True)
+        case()
+
+
 def main():
     # a time limit from outside ends in SystemExit, so that guests and daemons are taken down
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -52,7 +66,7 @@ def main():
             continue
         start = time.monotonic()
         try:
-            case()
+            run_case(name, case)
             result, why = "passed", ""
         except Skip as e:
             result, why = "skipped", f": {e}"
