@@ -15,7 +15,11 @@
  *   +--------------------------+       | struct agent_frame [nr_frames]       |
  *   | trampoline of frame 0    |       +--------------------------------------+ header.reclaim_off
  *   | trampoline of frame 1 ...|       | agent_u32 reclaim [nr_frames]        |
- *   +--------------------------+       +--------------------------------------+
+ *   +--------------------------+       +--------------------------------------+ header.sites_off
+ *                                      | struct agent_site [site_slots]       |
+ *                                      +--------------------------------------+ header.tasks_off
+ *                                      | struct agent_task [task_slots]       |
+ *                                      +--------------------------------------+
  *
  * Text refers to data, to per-CPU variables and to task_struct members through fields which the
  * host fills in before it writes text into the guest: struct agent_fixup names each one,
@@ -25,7 +29,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 3
+#define AGENT_ABI_VERSION 4
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -105,6 +109,45 @@
  */
 #define AGENT_DURATION_BITS 27
 
+/*
+ * AGENT_REC_DATA: one more word of the record before it in the ring, reserved together with that:
+ * record i has its n DATA at i + 1 .. i + n. w0 47..0 is that record's TSC, pid its pid, w1 the
+ * word, context AGENT_DATA_* | number. Where not all would fit nothing is written: one lost record.
+ *
+ * AGENT_REC_SWITCH: a task switch of this CPU, written by the task that runs now, just after it. w1
+ * 31..0 pid of the task that ran before; pid is that of the task that runs now.
+ */
+#define AGENT_DATA_ARG \
+	0x000 /* argument word 0..5 as the calling convention passes it; entry, FUNCTION */
+#define AGENT_DATA_RETVAL 0x100 /* rax; GRAPH_RETURN */
+#define AGENT_DATA_DEPTH \
+	0x200 /* calls followed around this one in its task; GRAPH_RETURN under a threshold */
+#define AGENT_DATA_STACK \
+	0x300 /* n-th return address of a stack trace, 0 is the parent's caller's; FUNCTION */
+#define AGENT_DATA_KIND   0x700
+#define AGENT_DATA_NUMBER 0x0ff
+
+/* header.options. What AGENT_OPT_TASKS keeps costs an entry a look-up: none of it while no option needs it. */
+#define AGENT_OPT_FULL \
+	0x1 /* entries go through graph_full_caller: any of these, a threshold, a site word */
+#define AGENT_OPT_TASKS \
+	0x2 /* keep struct agent_task: for roots, notrace, max_depth, threshold's depth */
+#define AGENT_OPT_ROOTS   0x4 /* follow only functions with AGENT_SITE_ROOT and what they call */
+#define AGENT_OPT_NO_IRQS 0x8 /* do not follow what hard interrupts call */
+
+/* agent_site.what */
+#define AGENT_SITE_ROOT    0x001 /* -g: with AGENT_OPT_ROOTS, it and what it calls is followed */
+#define AGENT_SITE_NOTRACE 0x002 /* graph-notrace: neither it nor what it calls is recorded */
+#define AGENT_SITE_SWITCH  0x004 /* finish_task_switch: writes AGENT_REC_SWITCH */
+#define AGENT_SITE_HIDDEN  0x008 /* armed for SWITCH alone: not recorded as a call */
+#define AGENT_SITE_RETVAL  0x010 /* its GRAPH_RETURN has a DATA_RETVAL */
+#define AGENT_SITE_STACK   0x020 /* function tracer: with DATA_STACK */
+#define AGENT_SITE_ARGS_SHIFT \
+	8 /* argument words that its entry is followed by, 0 .. AGENT_MAX_ARGS */
+#define AGENT_SITE_ARGS_MASK 7
+#define AGENT_MAX_ARGS       6
+#define AGENT_SITE_PROBES    32 /* slots looked at from agent_site_slot() on, circular */
+
 #define AGENT_LAP_SHIFT    48
 #define AGENT_TSC_MASK     0x0000ffffffffffff
 #define AGENT_PID_MASK     0x3fffff
@@ -122,6 +165,8 @@
 #define AGENT_REC_COMM_B       3
 #define AGENT_REC_GRAPH_ENTRY  4
 #define AGENT_REC_GRAPH_RETURN 5
+#define AGENT_REC_DATA         6
+#define AGENT_REC_SWITCH       7
 
 /* context, for ftrace's latency columns (kernel/trace/trace_output.c:trace_print_lat_fmt, v6.1) */
 #define AGENT_CTX_PREEMPT  0x00f /* preempt depth, 15 means 15 or more */
@@ -169,6 +214,26 @@ struct agent_header {
 	agent_u64 reclaim_head; /* agent: next index to take; never wraps */
 	agent_u64 pad2[7];
 	agent_u64 reclaim_tail; /* H: next index to fill; head + nr_frames at most */
+	/* H, change only while not enabled */
+	agent_u32 options; /* AGENT_OPT_* */
+	agent_u32
+		max_depth; /* graph: calls with this many around them are not followed; 0: all are */
+	agent_u64
+		threshold; /* graph, TSC ticks: entries are not recorded, returns of calls that took
+				as long; 0: all */
+	agent_u32 site_slots; /* a power of two */
+	agent_u32 task_slots; /* a power of two */
+	agent_u64 sites_off; /* of struct agent_site [site_slots], from the start of data */
+	agent_u64 tasks_off; /* of struct agent_task [task_slots] */
+};
+
+/*
+ * What is asked of one call site: a hash table that the host fills while the agent is off. A site
+ * that is not in it has nothing asked of it (AGENT_SITE_* all 0).
+ */
+struct agent_site {
+	agent_u32 ip; /* low half of the call site; 0: empty, ends a search */
+	agent_u32 what; /* AGENT_SITE_* */
 };
 
 /*
@@ -265,6 +330,18 @@ agent_u64 agent_text_bytes(const struct agent_header *hdr);
 void agent_init_frames(const struct agent_header *hdr, agent_u32 first, agent_u32 n,
 		       struct agent_frame *frames);
 agent_u64 agent_first_frame(const struct agent_header *hdr, agent_u32 cpu);
+
+/** agent_site_slot - where the search for a call site begins, below hdr->site_slots */
+agent_u32 agent_site_slot(const struct agent_header *hdr, agent_u32 ip);
+
+/**
+ * agent_put_site - add a call site to a table being filled, or OR @what into the site's own entry
+ * @table: hdr->site_slots entries, all 0 at first
+ *
+ * Return: 0; -ENOSPC: AGENT_SITE_PROBES slots from its own on are taken.
+ */
+int agent_put_site(const struct agent_header *hdr, struct agent_site *table, agent_u32 ip,
+		   agent_u32 what);
 
 /** agent_duration - TSC ticks of the duration in a GRAPH_RETURN record */
 agent_u64 agent_duration(agent_u32 coded);

@@ -14,6 +14,20 @@ struct tracing_opts {
 	bool graph; /* function_graph: returns are followed too */
 	const u32 *pids; /* at most AGENT_MAX_PIDS */
 	size_t n_pids;
+	/* function_graph */
+	u32 max_depth; /* calls with this many around them are not followed; 0: all are */
+	u64 threshold; /* TSC ticks: only returns of calls that took as long are recorded; 0: all */
+	bool no_irqs; /* what hard interrupts call is not followed */
+	bool roots; /* only sites with AGENT_SITE_ROOT and what they call */
+	bool switches; /* tell every task switch: AGENT_REC_SWITCH, on all CPUs, whatever the pids */
+	/* what is asked of single sites; sites that are not armed do not matter */
+	const struct tracing_site *sites;
+	size_t n_sites;
+};
+
+struct tracing_site {
+	u32 site; /* index into kernel_sites() */
+	u32 what; /* AGENT_SITE_*: ROOT, NOTRACE, RETVAL, number of arguments */
 };
 
 struct tracing_counts {
