@@ -60,7 +60,7 @@
 #define AGENT_RECORD_BYTES  24
 #define AGENT_CPU_BYTES     256
 #define AGENT_CPU_OFF       4096
-#define AGENT_TEXT_BYTES    4096 /* of code; trampolines follow */
+#define AGENT_TEXT_BYTES    12288 /* of code; trampolines follow */
 #define AGENT_MAX_PIDS      64
 #define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
 #define AGENT_MIN_SLOTS     64
@@ -72,6 +72,10 @@
 #define AGENT_MIN_FRAMES    64
 #define AGENT_MAX_FRAMES    0x100000
 #define AGENT_COMM_PERIOD   4096 /* records after which a CPU's task is named again */
+#define AGENT_MIN_SITES     64
+#define AGENT_MAX_SITES     0x1000000
+#define AGENT_TASK_BUCKET   8
+#define AGENT_MAX_TASKS     AGENT_MAX_FRAMES
 
 /* header.mode */
 #define AGENT_MODE_DISCARD   0 /* a full ring refuses new records, counted */
@@ -122,8 +126,6 @@
 #define AGENT_DATA_RETVAL 0x100 /* rax; GRAPH_RETURN */
 #define AGENT_DATA_DEPTH \
 	0x200 /* calls followed around this one in its task; GRAPH_RETURN under a threshold */
-#define AGENT_DATA_STACK \
-	0x300 /* n-th return address of a stack trace, 0 is the parent's caller's; FUNCTION */
 #define AGENT_DATA_KIND   0x700
 #define AGENT_DATA_NUMBER 0x0ff
 
@@ -134,6 +136,8 @@
 	0x2 /* keep struct agent_task: for roots, notrace, max_depth, threshold's depth */
 #define AGENT_OPT_ROOTS   0x4 /* follow only functions with AGENT_SITE_ROOT and what they call */
 #define AGENT_OPT_NO_IRQS 0x8 /* do not follow what hard interrupts call */
+#define AGENT_OPT_SWITCHES \
+	0x10 /* some site has AGENT_SITE_SWITCH: sites are looked up before pids are */
 
 /* agent_site.what */
 #define AGENT_SITE_ROOT    0x001 /* -g: with AGENT_OPT_ROOTS, it and what it calls is followed */
@@ -141,7 +145,6 @@
 #define AGENT_SITE_SWITCH  0x004 /* finish_task_switch: writes AGENT_REC_SWITCH */
 #define AGENT_SITE_HIDDEN  0x008 /* armed for SWITCH alone: not recorded as a call */
 #define AGENT_SITE_RETVAL  0x010 /* its GRAPH_RETURN has a DATA_RETVAL */
-#define AGENT_SITE_STACK   0x020 /* function tracer: with DATA_STACK */
 #define AGENT_SITE_ARGS_SHIFT \
 	8 /* argument words that its entry is followed by, 0 .. AGENT_MAX_ARGS */
 #define AGENT_SITE_ARGS_MASK 7
@@ -221,8 +224,8 @@ struct agent_header {
 	agent_u64
 		threshold; /* graph, TSC ticks: entries are not recorded, returns of calls that took
 				as long; 0: all */
-	agent_u32 site_slots; /* a power of two */
-	agent_u32 task_slots; /* a power of two */
+	agent_u32 site_slots; /* a power of two, at least AGENT_MIN_SITES; or 0: no table */
+	agent_u32 task_slots; /* a power of two, at least AGENT_TASK_BUCKET; or 0: no table */
 	agent_u64 sites_off; /* of struct agent_site [site_slots], from the start of data */
 	agent_u64 tasks_off; /* of struct agent_task [task_slots] */
 };
@@ -235,6 +238,30 @@ struct agent_site {
 	agent_u32 ip; /* low half of the call site; 0: empty, ends a search */
 	agent_u32 what; /* AGENT_SITE_* */
 };
+
+/* The search begins at (low 32 bits of ip * AGENT_SITE_MUL) * site_slots >> 32. */
+#define AGENT_SITE_MUL 0x9e3779b1u
+
+/*
+ * Where a task is in its calls, while AGENT_OPT_TASKS is on. A bucket of AGENT_TASK_BUCKET entries,
+ * one cache line, is chosen by the task_struct's address: AGENT_TASK_MUL as above, of address >> 6, over
+ * task_slots / AGENT_TASK_BUCKET buckets.
+ *
+ * word  63..21 address bits 48..6 of the task_struct (its other bits are the same for every task)
+ *       20..0  number + 1 of the frame of the innermost call that it is in; 0 in all: free
+ *
+ * Everything on one task nests strictly, its interrupts included: an entry turns the word from the
+ * outer call's into its own, the return turns it back, the outermost frees the word. So between two
+ * instructions nobody else changes it for long, and each change is one cmpxchg. The frame is in use
+ * (slot is not 0) before the word names it and as long as it does. Hence a word whose frame is free, or
+ * another task's, is stale: the host gave back what its task left behind. It counts for nothing to its
+ * own task, should that live, and another one may take it.
+ */
+struct agent_task {
+	agent_u64 word;
+};
+#define AGENT_TASK_MUL        0x9e3779b1u
+#define AGENT_TASK_FRAME_BITS 21
 
 /*
  * A hijacked return address. Who returns is told by where it returns to: each frame has a
@@ -258,11 +285,27 @@ struct agent_frame {
 	agent_u64 tsc; /* at entry, all 64 bits */
 	agent_u32 ip; /* low half of the call site */
 	agent_u32 parent; /* low half of the true return address */
-	agent_u32 next; /* frame number + 1 in a free list; 0 ends it */
-	agent_u32 pid; /* at entry */
-	agent_u64
-		put_back; /* H: tsc of the life whose cell got its true address back, for a later host */
+	agent_u32 pid; /* at entry; state is written with it */
+	agent_u32 state; /* AGENT_FRAME_*; not 0: it returns through full_graph_return() */
+	union {
+		agent_u32 next; /* free: frame number + 1 in a free list; 0 ends it */
+		agent_u32
+			prev; /* AGENT_FRAME_TASK: frame number + 1 of the call around it; 0: none */
+	};
+	agent_u32
+		put_back; /* H: low half of the tsc of the life whose cell got its true address back */
 };
+
+/* agent_frame.state. What is said to be inherited goes over to the calls inside. */
+#define AGENT_FRAME_TASK        0x001 /* a word of struct agent_task may name it */
+#define AGENT_FRAME_QUIET       0x002 /* its return is not recorded */
+#define AGENT_FRAME_NOTRACE     0x004 /* inherited: inside a function with AGENT_SITE_NOTRACE */
+#define AGENT_FRAME_ROOT        0x008 /* inherited: inside one with AGENT_SITE_ROOT */
+#define AGENT_FRAME_IRQ         0x010 /* inherited: which a hard interrupt called */
+#define AGENT_FRAME_RETVAL      0x020 /* its GRAPH_RETURN has a DATA_RETVAL */
+#define AGENT_FRAME_THRESHOLD   0x040 /* its entry was not recorded, its return may be */
+#define AGENT_FRAME_DEPTH_SHIFT 16 /* calls followed around it, 65535 at most */
+#define AGENT_FRAME_MAX_DEPTH   0xffffu
 
 struct agent_cpu {
 	/* written by the guest's CPU (and by tasks that have just migrated away) */
@@ -272,7 +315,8 @@ struct agent_cpu {
 	agent_u32 last_pid; /* its pid; ~0 to have it written again */
 	agent_u32 pad;
 	agent_u64 free_frames; /* 63..32 changes at each use, 31..0 first free frame + 1; 0: none */
-	agent_u64 lost_frames; /* calls not followed: no frame free. Their record is a FUNCTION */
+	agent_u64 lost_frames; /* calls not followed: no frame, or no agent_task, free. What would
+				  have had an entry record has a FUNCTION */
 	agent_u64 lost_returns; /* of lost: GRAPH_RETURN records */
 	agent_u64 frame_errors; /* returns from another stack address than the entry's (FP_TEST) */
 	agent_u64 orphans; /* frames that could not be put into a list: slot is AGENT_ORPHAN */
@@ -284,6 +328,8 @@ struct agent_cpu {
 
 _Static_assert(sizeof(struct agent_cpu) == AGENT_CPU_BYTES, "agent_cpu");
 _Static_assert(sizeof(struct agent_frame) == AGENT_FRAME_BYTES, "agent_frame");
+_Static_assert(AGENT_MAX_FRAMES < 1 << AGENT_TASK_FRAME_BITS, "agent_task");
+_Static_assert(AGENT_TASK_BUCKET * sizeof(struct agent_task) == 64, "agent_task");
 _Static_assert(sizeof(struct agent_header) <= AGENT_CPU_OFF, "agent_header");
 
 /* The blob, embedded in the host's library and linked into the harness. */
@@ -300,7 +346,8 @@ struct agent_blob {
 	agent_u32 function_trace_call; /* the function tracer */
 	agent_u32 ftrace_graph_caller; /* what ftrace_graph_call jumps to for function_graph */
 	agent_u32 return_to_handler; /* what every trampoline calls */
-	agent_u32 pad;
+	agent_u32 graph_full_caller; /* ftrace_graph_caller for AGENT_OPT_FULL */
+	agent_u32 function_full_call; /* function_trace_call for AGENT_OPT_FULL */
 };
 
 /** agent_blob_get - the agent as built; static storage */
@@ -308,10 +355,10 @@ const struct agent_blob *agent_blob_get(void);
 
 /**
  * agent_layout - fill in what follows from the number of CPUs, the size of a ring and the frames
- * @hdr: nr_cpus, ring_slots and nr_frames are set; magic, abi_version and the offsets are filled
+ * @hdr: nr_cpus, ring_slots, nr_frames, site_slots and task_slots are set; magic, abi_version and
+ *       the offsets are filled
  *
- * Context: any thread. Return: 0; -EINVAL nr_cpus, ring_slots or nr_frames out of bounds, or not a
- * power of two.
+ * Context: any thread. Return: 0; -EINVAL one of them is out of bounds, or not a power of two.
  */
 int agent_layout(struct agent_header *hdr);
 
@@ -338,7 +385,8 @@ agent_u32 agent_site_slot(const struct agent_header *hdr, agent_u32 ip);
  * agent_put_site - add a call site to a table being filled, or OR @what into the site's own entry
  * @table: hdr->site_slots entries, all 0 at first
  *
- * Return: 0; -ENOSPC: AGENT_SITE_PROBES slots from its own on are taken.
+ * Entries move, so that none is far from its own slot. Return: 0; -EINVAL @ip is 0; -ENOSPC the table
+ * is too full for each to be found within AGENT_SITE_PROBES; it is of no use then.
  */
 int agent_put_site(const struct agent_header *hdr, struct agent_site *table, agent_u32 ip,
 		   agent_u32 what);

@@ -68,7 +68,9 @@ static struct {
 	void (*inject)(struct rig *r, void *arg);
 	void *arg;
 	bool irqs_off, flags_pushed;
+	u64 low, high; /* stack pointers seen */
 } step;
+static u64 fake_tsc, fake_tick;
 
 static void *data_at(const struct rig *r, u64 off)
 {
@@ -101,8 +103,11 @@ static void choose_tracer(struct rig *r)
 {
 	const struct agent_blob *b = agent_blob_get();
 	u8 *call = r->text + b->ftrace_call, *graph = r->text + b->ftrace_graph_call;
-	s32 rel = (s32)(b->function_trace_call - (b->ftrace_call + 5));
-	s32 graph_rel = (s32)(b->ftrace_graph_caller - (b->ftrace_graph_call + 5));
+	bool full = r->opts.full;
+	s32 rel = (s32)((full ? b->function_full_call : b->function_trace_call) -
+			(b->ftrace_call + 5));
+	s32 graph_rel = (s32)((full ? b->graph_full_caller : b->ftrace_graph_caller) -
+			      (b->ftrace_graph_call + 5));
 
 	assert_int_equal(*call, 0xe9);
 	if (r->opts.graph) {
@@ -147,6 +152,11 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 	struct agent_header hdr = { .ring_slots = opts->slots,
 				    .nr_frames = opts->frames ? opts->frames : FRAMES,
 				    .mode = opts->mode,
+				    .options = opts->options,
+				    .max_depth = opts->max_depth,
+				    .threshold = opts->threshold,
+				    .site_slots = opts->sites,
+				    .task_slots = opts->tasks,
 				    .enabled = 1 };
 
 	memset(r, 0, sizeof(*r));
@@ -301,6 +311,8 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		regs[REG_EFL] &= ~FLAG_TF;
 	if (off >= step.rig->text_bytes)
 		return;
+	step.low = MIN(step.low, (u64)regs[REG_RSP]);
+	step.high = MAX(step.high, (u64)regs[REG_RSP]);
 	if (step.flags_pushed && step.irqs_off) {
 		top = (u64 *)(uintptr_t)regs[REG_RSP]; /* NOLINT(performance-no-int-to-ptr) */
 		*top &= ~(u64)FLAG_IF;
@@ -309,6 +321,13 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 	if (step.count++ == step.at && step.inject) {
 		step.inject(step.rig, step.arg);
 		regs[REG_EFL] &= ~FLAG_TF;
+	}
+	while (fake_tsc && *(const u16 *)(step.rig->text + off) == 0x310f) {
+		regs[REG_RAX] = (u32)fake_tsc;
+		regs[REG_RDX] = (s64)(fake_tsc >> 32);
+		regs[REG_RIP] += 2;
+		fake_tsc += fake_tick;
+		off += 2;
 	}
 }
 
@@ -337,6 +356,7 @@ unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 	step.inject = inject;
 	step.arg = arg;
 	step.irqs_off = irqs_off;
+	step.low = ~0ull;
 	assert_int_equal(sigaction(SIGTRAP, &sa, &old), 0);
 	agent_tramp(site_entry(r, site), in, out);
 	assert_int_equal(sigaction(SIGTRAP, &old, NULL), 0);
@@ -346,6 +366,67 @@ unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 				 (unsigned long long)in[i], (unsigned long long)out[i], at);
 	assert_int_equal(out[R_RSP], 0);
 	return step.count;
+}
+
+void rig_site(struct rig *r, u32 site, u32 what)
+{
+	struct agent_site *table = data_at(r, r->hdr->sites_off);
+
+	assert_int_equal(agent_put_site(r->hdr, table, (u32)rig_ip(r, site), what), 0);
+}
+
+void rig_tsc(u64 tsc, u64 tick)
+{
+	fake_tsc = tsc;
+	fake_tick = tick;
+}
+
+u32 rig_stack(void)
+{
+	return (u32)(step.high - step.low);
+}
+
+static void look_data(const struct rig_seen *seen, struct rig_record *to,
+		      const struct ring_record *rec, u64 word)
+{
+	assert_true(seen->n > 0 && to->n_data < RIG_SEEN_MAX);
+	assert_true(rec->tsc == to->rec.tsc && rec->pid == to->rec.pid);
+	to->kind[to->n_data] = rec->ctx;
+	to->data[to->n_data++] = word;
+}
+
+void rig_look(struct rig *r, u32 cpu, struct rig_seen *ret)
+{
+	bool comm = true; /* the record before is a COMM, or there is none */
+
+	memset(ret, 0, sizeof(*ret));
+	for (u64 i = r->cpu[cpu].tail; i < r->cpu[cpu].head; i++) {
+		const u64 *w = rig_ring(r, cpu, i % r->hdr->ring_slots);
+		struct ring_record rec;
+
+		assert_true(rig_decode(w, i, r->hdr->ring_slots, &rec));
+		if ((u32)rec.type == AGENT_REC_DATA) {
+			assert_false(comm);
+			look_data(ret, &ret->v[ret->n - 1], &rec, w[1]);
+			continue;
+		}
+		comm = (u32)rec.type == AGENT_REC_COMM_A || (u32)rec.type == AGENT_REC_COMM_B;
+		if (comm)
+			continue;
+		assert_true(ret->n < RIG_SEEN);
+		ret->v[ret->n].w1 = w[1];
+		ret->v[ret->n++].rec = rec;
+	}
+}
+
+u32 rig_words(const struct rig *r)
+{
+	const struct agent_task *t = data_at(r, r->hdr->tasks_off);
+	u32 n = 0;
+
+	for (u32 i = 0; i < r->hdr->task_slots; i++)
+		n += t[i].word != 0;
+	return n;
 }
 
 static int io_read(void *arg, u64 off, void *buf, size_t len)

@@ -12,7 +12,7 @@
 #include "tracers/ring.h"
 
 #define RIG_CPUS         4
-#define RIG_TASKS        8
+#define RIG_TASKS        12
 #define RIG_SITES        256
 #define RIG_PREEMPT_IDLE 0x80000000u /* __preempt_count: 0, no reschedule needed */
 
@@ -43,6 +43,11 @@ struct rig_opts {
 	u32 mode;
 	s64 gs_bias; /* %gs points this far beyond the area: negative displacements */
 	bool graph; /* function_graph, not function */
+	bool full; /* the variant with options */
+	u32 options, max_depth; /* of the header; with full */
+	u64 threshold;
+	u32 sites; /* site_slots */
+	u32 tasks; /* task_slots */
 	bool no_migrate; /* the kernel has no migration_disabled */
 	bool thunk; /* return through a thunk */
 };
@@ -58,6 +63,20 @@ struct rig {
 	struct agent_frame *frames;
 	struct fake_percpu percpu[RIG_CPUS];
 	struct fake_task task[RIG_TASKS];
+};
+
+/* What a ring holds from tail to head: COMM records apart, each with its DATA. */
+#define RIG_SEEN     4096
+#define RIG_SEEN_MAX 7
+struct rig_seen {
+	u32 n;
+	struct rig_record {
+		struct ring_record rec;
+		u64 w1;
+		u32 n_data;
+		u16 kind[RIG_SEEN_MAX];
+		u64 data[RIG_SEEN_MAX];
+	} v[RIG_SEEN];
 };
 
 /* All general registers but rsp, in the order of agent_tramp(), then flags. */
@@ -140,6 +159,21 @@ u64 rig_regs_parent(void);
  */
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
+
+/** rig_site - the agent's site table says @what of @site from now on */
+void rig_site(struct rig *r, u32 site, u32 what);
+
+/** rig_tsc - 0: the real one; else what rdtsc reads under rig_step(), the next one @tick more */
+void rig_tsc(u64 tsc, u64 tick);
+
+/** rig_stack - bytes of stack that the last rig_step() had the agent use, call's and ret's included */
+u32 rig_stack(void);
+
+/** rig_look - take a ring apart; ends the test when a record is not whole or DATA is nobody's */
+void rig_look(struct rig *r, u32 cpu, struct rig_seen *ret);
+
+/** rig_words - entries of the agent's task table that are taken */
+u32 rig_words(const struct rig *r);
 
 /** rig_decode - check and take apart one slot, written independently of tracers/ring.c */
 bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret);
