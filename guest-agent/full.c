@@ -109,7 +109,10 @@ static void store_data(const struct call *c, agent_s64 index, agent_u64 context,
 	      context << AGENT_CTX_SHIFT | AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid);
 }
 
-/* A FUNCTION or a GRAPH_ENTRY with the site's arguments. The reader finds the DATA with the record. */
+/*
+ * A FUNCTION or a GRAPH_ENTRY with the site's arguments. The reader finds the DATA with the record. The
+ * caller has named the task: from further out, for the sake of the stack.
+ */
 static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 			const struct full_regs *r)
 {
@@ -119,7 +122,6 @@ static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 
 	if (n > AGENT_MAX_ARGS)
 		n = AGENT_MAX_ARGS;
-	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	low36 = record_low36(c->task, c->pid, type);
 	at = reserve(c, 1 + n);
 	if (unlikely(at < 0)) {
@@ -443,6 +445,7 @@ static void not_followed(struct call *c, const struct full_regs *r, agent_u32 st
 	count(&c->cpu->lost_frames);
 	if (state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD))
 		return;
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	c->tsc = rdtsc();
 	record_call(c, AGENT_REC_FUNCTION, true_parent(c, r->cell), r);
 }
@@ -470,12 +473,15 @@ static void fill(const struct call *c, struct agent_frame *f, const struct full_
 static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u32 outer,
 		   struct place *p)
 {
+	bool recorded = !(state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD));
 	struct agent_frame *f = take_frame(c->cpu, c->cpu_no);
 
 	if (unlikely(!f)) {
 		not_followed(c, r, state);
 		return;
 	}
+	if (recorded)
+		name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	c->tsc = rdtsc();
 	fill(c, f, r, state, outer);
 	if (state & AGENT_FRAME_TASK && !enter_task(c, p, f)) {
@@ -483,8 +489,7 @@ static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u
 		not_followed(c, r, state);
 		return;
 	}
-	if (!(state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD)) &&
-	    !record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r)) {
+	if (recorded && !record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r)) {
 		if (!(state & AGENT_FRAME_TASK)) {
 			free_frame(c, f, &r->cell);
 			return;
@@ -526,6 +531,7 @@ void full_function_entry(struct full_regs *r)
 
 	if (!begin(&c, r))
 		return;
+	name_task(c.cpu, c.cpu_no, c.task, c.pid);
 	c.tsc = rdtsc();
 	record_call(&c, AGENT_REC_FUNCTION, (agent_u32)r->cell, r);
 }

@@ -69,6 +69,8 @@ static struct {
 	void *arg;
 	bool irqs_off, flags_pushed;
 	u64 low, high; /* stack pointers seen */
+	u32 *path; /* where it is noted down, if it is */
+	u32 n_path;
 } step;
 static u64 fake_tsc, fake_tick;
 
@@ -297,12 +299,32 @@ void rig_call_regs(struct rig *r, u32 site, const u64 in[R_COUNT], u64 out[R_COU
 	agent_tramp(site_entry(r, site), in, out);
 }
 
+static void note_path(u32 off)
+{
+	u32 i = 0;
+
+	while (i < step.n_path && step.path[i] != off)
+		i++;
+	if (step.path && i == step.n_path) {
+		assert_true(i < RIG_PATH_MAX);
+		step.path[step.n_path++] = off;
+	}
+}
+
+static bool is_now(void)
+{
+	u32 n = step.at >> 16 & 0x7fff, i = step.at & 0xffff;
+
+	return step.at < RIG_EVERY(0, 0) ? step.count == step.at : step.count % n == i;
+}
+
 /* SIGTRAP: before each instruction once TF is set. */
 static void on_step(int sig, siginfo_t *info, void *uc)
 {
 	greg_t *regs = ((ucontext_t *)uc)->uc_mcontext.gregs;
 	u64 rip = (u64)regs[REG_RIP];
 	u64 off = rip - (u64)(uintptr_t)step.rig->text;
+	static const u8 rdtsc[] = { 0x0f, 0x31 };
 	u64 *top;
 
 	(void)sig;
@@ -311,6 +333,7 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		regs[REG_EFL] &= ~FLAG_TF;
 	if (off >= step.rig->text_bytes)
 		return;
+	note_path((u32)off);
 	step.low = MIN(step.low, (u64)regs[REG_RSP]);
 	step.high = MAX(step.high, (u64)regs[REG_RSP]);
 	if (step.flags_pushed && step.irqs_off) {
@@ -318,11 +341,13 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		*top &= ~(u64)FLAG_IF;
 	}
 	step.flags_pushed = step.rig->text[off] == 0x9c;
-	if (step.count++ == step.at && step.inject) {
+	if (step.inject && is_now()) {
 		step.inject(step.rig, step.arg);
-		regs[REG_EFL] &= ~FLAG_TF;
+		if (step.at < RIG_EVERY(0, 0))
+			regs[REG_EFL] &= ~FLAG_TF;
 	}
-	while (fake_tsc && *(const u16 *)(step.rig->text + off) == 0x310f) {
+	step.count++;
+	while (fake_tsc && memcmp(step.rig->text + off, rdtsc, sizeof(rdtsc)) == 0) {
 		regs[REG_RAX] = (u32)fake_tsc;
 		regs[REG_RDX] = (s64)(fake_tsc >> 32);
 		regs[REG_RIP] += 2;
@@ -341,15 +366,76 @@ static bool kept(const struct rig *r, int reg)
 	return reg != R_RCX && reg != R_RSI && reg != R_RDI && reg != R_R8 && reg != R_R9;
 }
 
+static void some_regs(u64 in[R_COUNT], u64 flags)
+{
+	for (int i = 0; i < R_FLAGS; i++)
+		in[i] = 0x0101010101010101ull * (u64)(i + 1);
+	in[R_FLAGS] = flags | FLAG_IF | 2;
+}
+
+static void step_call(struct rig *r, u32 site, u64 flags, void (*on_trap)(int, siginfo_t *, void *))
+{
+	struct sigaction sa = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO }, old;
+	u64 in[R_COUNT], out[R_COUNT];
+
+	some_regs(in, flags);
+	assert_int_equal(sigaction(SIGTRAP, &sa, &old), 0);
+	agent_tramp(site_entry(r, site), in, out);
+	assert_int_equal(sigaction(SIGTRAP, &old, NULL), 0);
+	for (int i = 0; i < R_FLAGS; i++)
+		if (kept(r, i) && in[i] != out[i])
+			fail_msg("register %d: %#llx became %#llx, step %u", i,
+				 (unsigned long long)in[i], (unsigned long long)out[i], step.at);
+	assert_int_equal(out[R_RSP], 0);
+}
+
+u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX])
+{
+	memset(&step, 0, sizeof(step));
+	step.rig = r;
+	step.path = off;
+	step.low = ~0ull;
+	step_call(r, site, FLAG_TF, on_step);
+	return step.n_path;
+}
+
+static u8 broken; /* the byte that a breakpoint stands for */
+
+static void put_byte(struct rig *r, u8 *at, u8 v)
+{
+	assert_int_equal(mprotect(r->text, r->text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+	*at = v;
+	assert_int_equal(mprotect(r->text, r->text_bytes, PROT_READ | PROT_EXEC), 0);
+}
+
+static void on_break(int sig, siginfo_t *info, void *uc)
+{
+	greg_t *regs = ((ucontext_t *)uc)->uc_mcontext.gregs;
+	u64 off = (u64)--regs[REG_RIP] - (u64)(uintptr_t)step.rig->text;
+
+	(void)sig;
+	(void)info;
+	assert_true(off < step.rig->text_bytes);
+	put_byte(step.rig, step.rig->text + off, broken);
+	step.inject(step.rig, step.arg);
+}
+
+void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),
+	       void *arg)
+{
+	memset(&step, 0, sizeof(step));
+	step.rig = r;
+	step.at = off;
+	step.inject = inject;
+	step.arg = arg;
+	broken = r->text[off];
+	put_byte(r, r->text + off, 0xcc);
+	step_call(r, site, 0, on_break);
+}
+
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off)
 {
-	struct sigaction sa = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO }, old;
-	u64 in[R_COUNT], out[R_COUNT];
-
-	for (int i = 0; i < R_FLAGS; i++)
-		in[i] = 0x0101010101010101ull * (u64)(i + 1);
-	in[R_FLAGS] = FLAG_TF | FLAG_IF | 2;
 	memset(&step, 0, sizeof(step));
 	step.rig = r;
 	step.at = at;
@@ -357,14 +443,7 @@ unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 	step.arg = arg;
 	step.irqs_off = irqs_off;
 	step.low = ~0ull;
-	assert_int_equal(sigaction(SIGTRAP, &sa, &old), 0);
-	agent_tramp(site_entry(r, site), in, out);
-	assert_int_equal(sigaction(SIGTRAP, &old, NULL), 0);
-	for (int i = 0; i < R_FLAGS; i++)
-		if (kept(r, i) && in[i] != out[i])
-			fail_msg("register %d: %#llx became %#llx, step %u", i,
-				 (unsigned long long)in[i], (unsigned long long)out[i], at);
-	assert_int_equal(out[R_RSP], 0);
+	step_call(r, site, FLAG_TF, on_step);
 	return step.count;
 }
 
@@ -384,49 +463,6 @@ void rig_tsc(u64 tsc, u64 tick)
 u32 rig_stack(void)
 {
 	return (u32)(step.high - step.low);
-}
-
-static void look_data(const struct rig_seen *seen, struct rig_record *to,
-		      const struct ring_record *rec, u64 word)
-{
-	assert_true(seen->n > 0 && to->n_data < RIG_SEEN_MAX);
-	assert_true(rec->tsc == to->rec.tsc && rec->pid == to->rec.pid);
-	to->kind[to->n_data] = rec->ctx;
-	to->data[to->n_data++] = word;
-}
-
-void rig_look(struct rig *r, u32 cpu, struct rig_seen *ret)
-{
-	bool comm = true; /* the record before is a COMM, or there is none */
-
-	memset(ret, 0, sizeof(*ret));
-	for (u64 i = r->cpu[cpu].tail; i < r->cpu[cpu].head; i++) {
-		const u64 *w = rig_ring(r, cpu, i % r->hdr->ring_slots);
-		struct ring_record rec;
-
-		assert_true(rig_decode(w, i, r->hdr->ring_slots, &rec));
-		if ((u32)rec.type == AGENT_REC_DATA) {
-			assert_false(comm);
-			look_data(ret, &ret->v[ret->n - 1], &rec, w[1]);
-			continue;
-		}
-		comm = (u32)rec.type == AGENT_REC_COMM_A || (u32)rec.type == AGENT_REC_COMM_B;
-		if (comm)
-			continue;
-		assert_true(ret->n < RIG_SEEN);
-		ret->v[ret->n].w1 = w[1];
-		ret->v[ret->n++].rec = rec;
-	}
-}
-
-u32 rig_words(const struct rig *r)
-{
-	const struct agent_task *t = data_at(r, r->hdr->tasks_off);
-	u32 n = 0;
-
-	for (u32 i = 0; i < r->hdr->task_slots; i++)
-		n += t[i].word != 0;
-	return n;
 }
 
 static int io_read(void *arg, u64 off, void *buf, size_t len)
@@ -458,23 +494,4 @@ static int io_write(void *arg, u64 off, const void *buf, size_t len)
 struct ring_io rig_io(struct rig *r)
 {
 	return (struct ring_io){ io_read, io_write, r };
-}
-
-bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret)
-{
-	u64 low = w[2] & 0xfffffffff;
-	u64 mixed = w[0] ^ (w[1] << 23 | w[1] >> 41) ^ low;
-
-	if (w[0] >> 48 != ((index / slots + 1) & 0xffff))
-		return false;
-	if ((mixed * 0x9e3779b97f4a7c15ull) >> 36 != w[2] >> 36)
-		return false;
-	memset(ret, 0, sizeof(*ret));
-	ret->tsc = w[0] << 16 >> 16;
-	ret->ip = (u64)(s64)(s32)(w[1] & 0xffffffff);
-	ret->parent = (u64)((s64)w[1] >> 32);
-	ret->pid = low & 0x3fffff;
-	ret->type = low >> 22 & 7;
-	ret->ctx = (u16)(low >> 25);
-	return true;
 }

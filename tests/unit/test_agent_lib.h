@@ -66,7 +66,7 @@ struct rig {
 };
 
 /* What a ring holds from tail to head: COMM records apart, each with its DATA. */
-#define RIG_SEEN     4096
+#define RIG_SEEN     16384
 #define RIG_SEEN_MAX 7
 struct rig_seen {
 	u32 n;
@@ -151,12 +151,14 @@ u64 rig_regs_parent(void);
  * rig_step - call @site one instruction at a time
  * @at:       before the agent's instruction number @at, counted from 0, @inject is called; from
  *            there on the agent runs freely
- *            (trampolines and the way back included, under function_graph)
+ *            (trampolines and the way back included, under function_graph). RIG_EVERY(n, i):
+ *            before instruction i, i + n, i + 2 * n ... instead
  * @irqs_off: what the agent pushes with pushfq has IF clear
  *
  * Return: how many instructions of the agent were stepped over: @at + 1 when @inject was called,
  * the length of the whole path when it was not.
  */
+#define RIG_EVERY(n, i) (1u << 31 | (n) << 16 | (i))
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
 
@@ -174,6 +176,37 @@ void rig_look(struct rig *r, u32 cpu, struct rig_seen *ret);
 
 /** rig_words - entries of the agent's task table that are taken */
 u32 rig_words(const struct rig *r);
+
+/** rig_books - all CPUs' records of @site, from tail to head */
+struct rig_books {
+	u32 entries, returns, functions;
+};
+struct rig_books rig_books(struct rig *r, u32 site);
+
+/** RIG_COUNTER - a u64 of struct agent_cpu, over all CPUs */
+u64 rig_sum(const struct rig *r, size_t off);
+#define RIG_COUNTER(r, member) rig_sum(r, offsetof(struct agent_cpu, member))
+
+/**
+ * rig_depth - call @site under a threshold of 1: how many calls were around it, says its return
+ *
+ * Return: -1 when it was not recorded.
+ */
+int rig_depth(struct rig *r, u32 site);
+
+/** rig_reclaim - give @task's frames back, as the host does once it knows that they will not return */
+void rig_reclaim(struct rig *r, u32 task);
+
+/**
+ * rig_path - the instructions of the agent that a call of @site executes, each once, as offsets in text
+ * rig_break - call @site at full speed, with @inject before the first time that instruction @off is executed
+ *
+ * What rig_step() does for any instruction, for one signal a run.
+ */
+#define RIG_PATH_MAX 2048
+u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX]);
+void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),
+	       void *arg);
 
 /** rig_decode - check and take apart one slot, written independently of tracers/ring.c */
 bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret);
