@@ -15,7 +15,11 @@
  *   +--------------------------+       | struct agent_frame [nr_frames]       |
  *   | trampoline of frame 0    |       +--------------------------------------+ header.reclaim_off
  *   | trampoline of frame 1 ...|       | agent_u32 reclaim [nr_frames]        |
- *   +--------------------------+       +--------------------------------------+
+ *   +--------------------------+       +--------------------------------------+ header.sites_off
+ *                                      | struct agent_site [site_slots]       |
+ *                                      +--------------------------------------+ header.tasks_off
+ *                                      | struct agent_task [task_slots]       |
+ *                                      +--------------------------------------+
  *
  * Text refers to data, to per-CPU variables and to task_struct members through fields which the
  * host fills in before it writes text into the guest: struct agent_fixup names each one,
@@ -25,7 +29,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 3
+#define AGENT_ABI_VERSION 4
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -56,7 +60,7 @@
 #define AGENT_RECORD_BYTES  24
 #define AGENT_CPU_BYTES     256
 #define AGENT_CPU_OFF       4096
-#define AGENT_TEXT_BYTES    4096 /* of code; trampolines follow */
+#define AGENT_TEXT_BYTES    12288 /* of code; trampolines follow */
 #define AGENT_MAX_PIDS      64
 #define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
 #define AGENT_MIN_SLOTS     64
@@ -68,6 +72,10 @@
 #define AGENT_MIN_FRAMES    64
 #define AGENT_MAX_FRAMES    0x100000
 #define AGENT_COMM_PERIOD   4096 /* records after which a CPU's task is named again */
+#define AGENT_MIN_SITES     64
+#define AGENT_MAX_SITES     0x1000000
+#define AGENT_TASK_BUCKET   8
+#define AGENT_MAX_TASKS     AGENT_MAX_FRAMES
 
 /* header.mode */
 #define AGENT_MODE_DISCARD   0 /* a full ring refuses new records, counted */
@@ -105,6 +113,44 @@
  */
 #define AGENT_DURATION_BITS 27
 
+/*
+ * AGENT_REC_DATA: one more word of the record before it in the ring, reserved together with that:
+ * record i has its n DATA at i + 1 .. i + n. w0 47..0 is that record's TSC, pid its pid, w1 the
+ * word, context AGENT_DATA_* | number. Where not all would fit nothing is written: one lost record.
+ *
+ * AGENT_REC_SWITCH: a task switch of this CPU, written by the task that runs now, just after it. w1
+ * 31..0 pid of the task that ran before; pid is that of the task that runs now.
+ */
+#define AGENT_DATA_ARG \
+	0x000 /* argument word 0..5 as the calling convention passes it; entry, FUNCTION */
+#define AGENT_DATA_RETVAL 0x100 /* rax; GRAPH_RETURN */
+#define AGENT_DATA_DEPTH \
+	0x200 /* calls followed around this one in its task; GRAPH_RETURN under a threshold */
+#define AGENT_DATA_KIND   0x700
+#define AGENT_DATA_NUMBER 0x0ff
+
+/* header.options. What AGENT_OPT_TASKS keeps costs an entry a look-up: none of it while no option needs it. */
+#define AGENT_OPT_FULL \
+	0x1 /* entries go through graph_full_caller: any of these, a threshold, a site word */
+#define AGENT_OPT_TASKS \
+	0x2 /* keep struct agent_task: for roots, notrace, max_depth, threshold's depth */
+#define AGENT_OPT_ROOTS   0x4 /* follow only functions with AGENT_SITE_ROOT and what they call */
+#define AGENT_OPT_NO_IRQS 0x8 /* do not follow what hard interrupts call */
+#define AGENT_OPT_SWITCHES \
+	0x10 /* some site has AGENT_SITE_SWITCH: sites are looked up before pids are */
+
+/* agent_site.what */
+#define AGENT_SITE_ROOT    0x001 /* -g: with AGENT_OPT_ROOTS, it and what it calls is followed */
+#define AGENT_SITE_NOTRACE 0x002 /* graph-notrace: neither it nor what it calls is recorded */
+#define AGENT_SITE_SWITCH  0x004 /* finish_task_switch: writes AGENT_REC_SWITCH */
+#define AGENT_SITE_HIDDEN  0x008 /* armed for SWITCH alone: not recorded as a call */
+#define AGENT_SITE_RETVAL  0x010 /* its GRAPH_RETURN has a DATA_RETVAL */
+#define AGENT_SITE_ARGS_SHIFT \
+	8 /* argument words that its entry is followed by, 0 .. AGENT_MAX_ARGS */
+#define AGENT_SITE_ARGS_MASK 7
+#define AGENT_MAX_ARGS       6
+#define AGENT_SITE_PROBES    32 /* slots looked at from agent_site_slot() on, circular */
+
 #define AGENT_LAP_SHIFT    48
 #define AGENT_TSC_MASK     0x0000ffffffffffff
 #define AGENT_PID_MASK     0x3fffff
@@ -122,6 +168,8 @@
 #define AGENT_REC_COMM_B       3
 #define AGENT_REC_GRAPH_ENTRY  4
 #define AGENT_REC_GRAPH_RETURN 5
+#define AGENT_REC_DATA         6
+#define AGENT_REC_SWITCH       7
 
 /* context, for ftrace's latency columns (kernel/trace/trace_output.c:trace_print_lat_fmt, v6.1) */
 #define AGENT_CTX_PREEMPT  0x00f /* preempt depth, 15 means 15 or more */
@@ -169,7 +217,51 @@ struct agent_header {
 	agent_u64 reclaim_head; /* agent: next index to take; never wraps */
 	agent_u64 pad2[7];
 	agent_u64 reclaim_tail; /* H: next index to fill; head + nr_frames at most */
+	/* H, change only while not enabled */
+	agent_u32 options; /* AGENT_OPT_* */
+	agent_u32
+		max_depth; /* graph: calls with this many around them are not followed; 0: all are */
+	agent_u64
+		threshold; /* graph, TSC ticks: entries are not recorded, returns of calls that took
+				as long; 0: all */
+	agent_u32 site_slots; /* a power of two, at least AGENT_MIN_SITES; or 0: no table */
+	agent_u32 task_slots; /* a power of two, at least AGENT_TASK_BUCKET; or 0: no table */
+	agent_u64 sites_off; /* of struct agent_site [site_slots], from the start of data */
+	agent_u64 tasks_off; /* of struct agent_task [task_slots] */
 };
+
+/*
+ * What is asked of one call site: a hash table that the host fills while the agent is off. A site
+ * that is not in it has nothing asked of it (AGENT_SITE_* all 0).
+ */
+struct agent_site {
+	agent_u32 ip; /* low half of the call site; 0: empty, ends a search */
+	agent_u32 what; /* AGENT_SITE_* */
+};
+
+/* The search begins at (low 32 bits of ip * AGENT_SITE_MUL) * site_slots >> 32. */
+#define AGENT_SITE_MUL 0x9e3779b1u
+
+/*
+ * Where a task is in its calls, while AGENT_OPT_TASKS is on. A bucket of AGENT_TASK_BUCKET entries,
+ * one cache line, is chosen by the task_struct's address: AGENT_TASK_MUL as above, of address >> 6, over
+ * task_slots / AGENT_TASK_BUCKET buckets.
+ *
+ * word  63..21 address bits 48..6 of the task_struct (its other bits are the same for every task)
+ *       20..0  number + 1 of the frame of the innermost call that it is in; 0 in all: free
+ *
+ * Everything on one task nests strictly, its interrupts included: an entry turns the word from the
+ * outer call's into its own, the return turns it back, the outermost frees the word. So between two
+ * instructions nobody else changes it for long, and each change is one cmpxchg. The frame is in use
+ * (slot is not 0) before the word names it and as long as it does. Hence a word whose frame is free, or
+ * another task's, is stale: the host gave back what its task left behind. It counts for nothing to its
+ * own task, should that live, and another one may take it.
+ */
+struct agent_task {
+	agent_u64 word;
+};
+#define AGENT_TASK_MUL        0x9e3779b1u
+#define AGENT_TASK_FRAME_BITS 21
 
 /*
  * A hijacked return address. Who returns is told by where it returns to: each frame has a
@@ -193,11 +285,27 @@ struct agent_frame {
 	agent_u64 tsc; /* at entry, all 64 bits */
 	agent_u32 ip; /* low half of the call site */
 	agent_u32 parent; /* low half of the true return address */
-	agent_u32 next; /* frame number + 1 in a free list; 0 ends it */
-	agent_u32 pid; /* at entry */
-	agent_u64
-		put_back; /* H: tsc of the life whose cell got its true address back, for a later host */
+	agent_u32 pid; /* at entry; state is written with it */
+	agent_u32 state; /* AGENT_FRAME_*; not 0: it returns through full_graph_return() */
+	union {
+		agent_u32 next; /* free: frame number + 1 in a free list; 0 ends it */
+		agent_u32
+			prev; /* AGENT_FRAME_TASK: frame number + 1 of the call around it; 0: none */
+	};
+	agent_u32
+		put_back; /* H: low half of the tsc of the life whose cell got its true address back */
 };
+
+/* agent_frame.state. What is said to be inherited goes over to the calls inside. */
+#define AGENT_FRAME_TASK        0x001 /* a word of struct agent_task may name it */
+#define AGENT_FRAME_QUIET       0x002 /* its return is not recorded */
+#define AGENT_FRAME_NOTRACE     0x004 /* inherited: inside a function with AGENT_SITE_NOTRACE */
+#define AGENT_FRAME_ROOT        0x008 /* inherited: inside one with AGENT_SITE_ROOT */
+#define AGENT_FRAME_IRQ         0x010 /* inherited: which a hard interrupt called */
+#define AGENT_FRAME_RETVAL      0x020 /* its GRAPH_RETURN has a DATA_RETVAL */
+#define AGENT_FRAME_THRESHOLD   0x040 /* its entry was not recorded, its return may be */
+#define AGENT_FRAME_DEPTH_SHIFT 16 /* calls followed around it, 65535 at most */
+#define AGENT_FRAME_MAX_DEPTH   0xffffu
 
 struct agent_cpu {
 	/* written by the guest's CPU (and by tasks that have just migrated away) */
@@ -207,7 +315,8 @@ struct agent_cpu {
 	agent_u32 last_pid; /* its pid; ~0 to have it written again */
 	agent_u32 pad;
 	agent_u64 free_frames; /* 63..32 changes at each use, 31..0 first free frame + 1; 0: none */
-	agent_u64 lost_frames; /* calls not followed: no frame free. Their record is a FUNCTION */
+	agent_u64 lost_frames; /* calls not followed: no frame, or no agent_task, free. What would
+				  have had an entry record has a FUNCTION */
 	agent_u64 lost_returns; /* of lost: GRAPH_RETURN records */
 	agent_u64 frame_errors; /* returns from another stack address than the entry's (FP_TEST) */
 	agent_u64 orphans; /* frames that could not be put into a list: slot is AGENT_ORPHAN */
@@ -219,6 +328,8 @@ struct agent_cpu {
 
 _Static_assert(sizeof(struct agent_cpu) == AGENT_CPU_BYTES, "agent_cpu");
 _Static_assert(sizeof(struct agent_frame) == AGENT_FRAME_BYTES, "agent_frame");
+_Static_assert(AGENT_MAX_FRAMES < 1 << AGENT_TASK_FRAME_BITS, "agent_task");
+_Static_assert(AGENT_TASK_BUCKET * sizeof(struct agent_task) == 64, "agent_task");
 _Static_assert(sizeof(struct agent_header) <= AGENT_CPU_OFF, "agent_header");
 
 /* The blob, embedded in the host's library and linked into the harness. */
@@ -235,7 +346,8 @@ struct agent_blob {
 	agent_u32 function_trace_call; /* the function tracer */
 	agent_u32 ftrace_graph_caller; /* what ftrace_graph_call jumps to for function_graph */
 	agent_u32 return_to_handler; /* what every trampoline calls */
-	agent_u32 pad;
+	agent_u32 graph_full_caller; /* ftrace_graph_caller for AGENT_OPT_FULL */
+	agent_u32 function_full_call; /* function_trace_call for AGENT_OPT_FULL */
 };
 
 /** agent_blob_get - the agent as built; static storage */
@@ -243,10 +355,10 @@ const struct agent_blob *agent_blob_get(void);
 
 /**
  * agent_layout - fill in what follows from the number of CPUs, the size of a ring and the frames
- * @hdr: nr_cpus, ring_slots and nr_frames are set; magic, abi_version and the offsets are filled
+ * @hdr: nr_cpus, ring_slots, nr_frames, site_slots and task_slots are set; magic, abi_version and
+ *       the offsets are filled
  *
- * Context: any thread. Return: 0; -EINVAL nr_cpus, ring_slots or nr_frames out of bounds, or not a
- * power of two.
+ * Context: any thread. Return: 0; -EINVAL one of them is out of bounds, or not a power of two.
  */
 int agent_layout(struct agent_header *hdr);
 
@@ -265,6 +377,19 @@ agent_u64 agent_text_bytes(const struct agent_header *hdr);
 void agent_init_frames(const struct agent_header *hdr, agent_u32 first, agent_u32 n,
 		       struct agent_frame *frames);
 agent_u64 agent_first_frame(const struct agent_header *hdr, agent_u32 cpu);
+
+/** agent_site_slot - where the search for a call site begins, below hdr->site_slots */
+agent_u32 agent_site_slot(const struct agent_header *hdr, agent_u32 ip);
+
+/**
+ * agent_put_site - add a call site to a table being filled, or OR @what into the site's own entry
+ * @table: hdr->site_slots entries, all 0 at first
+ *
+ * Entries move, so that none is far from its own slot. Return: 0; -EINVAL @ip is 0; -ENOSPC the table
+ * is too full for each to be found within AGENT_SITE_PROBES; it is of no use then.
+ */
+int agent_put_site(const struct agent_header *hdr, struct agent_site *table, agent_u32 ip,
+		   agent_u32 what);
 
 /** agent_duration - TSC ticks of the duration in a GRAPH_RETURN record */
 agent_u64 agent_duration(agent_u32 coded);

@@ -35,6 +35,8 @@ SAME(AGENT_FRAME_IP, agent_frame, ip);
 SAME(AGENT_FRAME_PARENT, agent_frame, parent);
 SAME(AGENT_FRAME_NEXT, agent_frame, next);
 SAME(AGENT_FRAME_PID, agent_frame, pid);
+SAME(AGENT_FRAME_PID + 4, agent_frame, state);
+SAME(AGENT_FRAME_STATE, agent_frame, state);
 _Static_assert(1 << AGENT_FRAME_SHIFT == AGENT_FRAME_BYTES, "AGENT_FRAME_SHIFT");
 
 /* ftrace_64.S writes struct agent_blob member by member. */
@@ -50,4 +52,6 @@ SAME(40, agent_blob, ftrace_stub);
 SAME(44, agent_blob, function_trace_call);
 SAME(48, agent_blob, ftrace_graph_caller);
 SAME(52, agent_blob, return_to_handler);
+SAME(56, agent_blob, graph_full_caller);
+SAME(60, agent_blob, function_full_call);
 _Static_assert(sizeof(struct agent_blob) == 64, "agent_blob");

@@ -33,8 +33,9 @@
 #define AGENT_FRAME_TSC        32
 #define AGENT_FRAME_IP         40
 #define AGENT_FRAME_PARENT     44
-#define AGENT_FRAME_NEXT       48
-#define AGENT_FRAME_PID        52
+#define AGENT_FRAME_PID        48 /* and state: one store of 8 bytes */
+#define AGENT_FRAME_STATE      52
+#define AGENT_FRAME_NEXT       56
 #define AGENT_FRAME_SHIFT      6 /* log2(AGENT_FRAME_BYTES) */
 
 #endif

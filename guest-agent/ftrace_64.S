@@ -124,7 +124,49 @@ SYM_FUNC_START(function_trace_call)
 	RETURN
 SYM_FUNC_END(function_trace_call)
 
+/* FULL_SAVE, FULL_RESTORE - struct full_regs of full.c; what C may clobber besides is free here */
+.macro FULL_SAVE
+	pushq	%r9
+	pushq	%r8
+	pushq	%rcx
+	pushq	%rdx
+	pushq	%rsi
+	pushq	%rdi
+	pushq	%rax
+	movq	%rsp, %rdi
+.endm
+
+.macro FULL_RESTORE
+	popq	%rax
+	popq	%rdi
+	popq	%rsi
+	popq	%rdx
+	popq	%rcx
+	popq	%r8
+	popq	%r9
+.endm
+
+/*
+ * function_full_call - function_trace_call where options ask for more than it does: full.c
+ *
+ * In, out:  as function_trace_call
+ * Stack:    0..72(%rsp) struct full_regs when C is called
+ */
+SYM_FUNC_START(function_full_call)
+	NOT_ENABLED .Lreturn
+	FULL_SAVE
+	call	full_function_entry
+	FULL_RESTORE
+	RETURN
+SYM_FUNC_END(function_full_call)
+
 #include "guest-agent/graph_64.S"
+
+/* full.c, compiled: for the compiler's part of the agent see compile-full.sh */
+	.subsection 1
+	.p2align 4, 0xcc
+#include "guest-agent/full_64.inc"
+	.subsection 0
 
 	.subsection 1
 /*
@@ -325,7 +367,8 @@ agent_blob:
 	.long	function_trace_call - agent_text
 	.long	ftrace_graph_caller - agent_text
 	.long	return_to_handler - agent_text
-	.long	0
+	.long	graph_full_caller - agent_text
+	.long	function_full_call - agent_text
 	.size agent_blob, . - agent_blob
 
 	.section .note.GNU-stack, "", @progbits

@@ -109,7 +109,7 @@ SYM_FUNC_START(ftrace_graph_caller)
 	FIXUP	AGENT_FIX_TASK_START
 	movq	%r11, AGENT_FRAME_OWNER(%rdi)
 	movq	%rax, AGENT_FRAME_START_TIME(%rdi)
-	movl	%esi, AGENT_FRAME_PID(%rdi)
+	movq	%rsi, AGENT_FRAME_PID(%rdi)	/* and state: 0 */
 	movq	GRAPH_CELL(%rsp), %rdx
 	leaq	agent_trampolines(%rip), %r8
 	movq	%rdx, AGENT_FRAME_RET(%rdi)
@@ -173,6 +173,20 @@ SYM_FUNC_START(ftrace_graph_caller)
 SYM_FUNC_END(ftrace_graph_caller)
 
 /*
+ * graph_full_caller - ftrace_graph_caller where options ask for more than it does: full.c
+ *
+ * In, out:  as ftrace_graph_caller
+ * Stack:    0..72(%rsp) struct full_regs when C is called
+ */
+SYM_FUNC_START(graph_full_caller)
+	NOT_ENABLED .Lgraph_return
+	FULL_SAVE
+	call	full_graph_entry
+	FULL_RESTORE
+	RETURN
+SYM_FUNC_END(graph_full_caller)
+
+/*
  * return_to_handler - what a trampoline calls: the traced function has returned
  *
  * In:       rax, rdx return values; callee-saved registers are the caller's again
@@ -183,7 +197,8 @@ SYM_FUNC_END(ftrace_graph_caller)
  *           with the true address in it, a ret does the rest. The trampoline's call and that ret
  *           are a pair, so the return predictor stays in step.
  *
- * Once the true address is in the cell the guest's way on needs nothing of ours.
+ * Once the true address is in the cell the guest's way on needs nothing of ours. What a full entry
+ * has left to be done at the return is C: full_graph_return().
  */
 SYM_FUNC_START(return_to_handler)
 	pushq	%rax
@@ -196,6 +211,8 @@ SYM_FUNC_START(return_to_handler)
 	leaq	(%rax, %rdi, AGENT_FRAME_BYTES / 8), %rdi
 	movq	AGENT_FRAME_RET(%rdi), %rax
 	movq	%rax, 16(%rsp)
+	cmpl	$0, AGENT_FRAME_STATE(%rdi)
+	jne	.Lfull_return
 	rdtsc
 	shlq	$32, %rdx
 	leaq	(%rax, %rdx), %r8		/* r8: TSC */
@@ -268,6 +285,10 @@ SYM_FUNC_START(return_to_handler)
 	jmp	.Lfree_frame
 .Lput_frame:
 	call	put_frame
+	jmp	.Lreturned
+.Lfull_return:
+	movq	%rsp, %rsi			/* struct full_return_regs */
+	call	full_graph_return
 	jmp	.Lreturned
 	.subsection 0
 SYM_FUNC_END(return_to_handler)

@@ -22,6 +22,12 @@ const struct agent_blob *agent_blob_get(void)
 	return &agent_blob;
 }
 
+/* There may be none. */
+static int check_table(agent_u32 slots, agent_u32 min, agent_u32 max)
+{
+	return slots && (slots < min || slots > max || (slots & (slots - 1))) ? -EINVAL : 0;
+}
+
 static int check_sizes(const struct agent_header *hdr)
 {
 	if (hdr->nr_cpus == 0 || hdr->nr_cpus > AGENT_MAX_CPUS)
@@ -32,7 +38,10 @@ static int check_sizes(const struct agent_header *hdr)
 		return -EINVAL;
 	if ((hdr->ring_slots & (hdr->ring_slots - 1)) || (hdr->nr_frames & (hdr->nr_frames - 1)))
 		return -EINVAL;
-	return 0;
+	return check_table(hdr->site_slots, AGENT_MIN_SITES, AGENT_MAX_SITES) ||
+			       check_table(hdr->task_slots, AGENT_TASK_BUCKET, AGENT_MAX_TASKS)
+		       ? -EINVAL
+		       : 0;
 }
 
 static agent_u64 page_up(agent_u64 v)
@@ -56,6 +65,17 @@ static agent_u64 reclaim_off(const struct agent_header *hdr)
 	return frames_off(hdr) + (agent_u64)hdr->nr_frames * AGENT_FRAME_BYTES;
 }
 
+/* A multiple of 64, as the frames' number is. */
+static agent_u64 sites_off(const struct agent_header *hdr)
+{
+	return reclaim_off(hdr) + (agent_u64)hdr->nr_frames * sizeof(agent_u32);
+}
+
+static agent_u64 tasks_off(const struct agent_header *hdr)
+{
+	return sites_off(hdr) + (agent_u64)hdr->site_slots * sizeof(struct agent_site);
+}
+
 int agent_layout(struct agent_header *hdr)
 {
 	if (check_sizes(hdr))
@@ -65,12 +85,14 @@ int agent_layout(struct agent_header *hdr)
 	hdr->ring_off = ring_off(hdr);
 	hdr->frames_off = frames_off(hdr);
 	hdr->reclaim_off = reclaim_off(hdr);
+	hdr->sites_off = sites_off(hdr);
+	hdr->tasks_off = tasks_off(hdr);
 	return 0;
 }
 
 agent_u64 agent_data_bytes(const struct agent_header *hdr)
 {
-	return page_up(hdr->reclaim_off + (agent_u64)hdr->nr_frames * sizeof(agent_u32));
+	return page_up(hdr->tasks_off + (agent_u64)hdr->task_slots * sizeof(struct agent_task));
 }
 
 agent_u64 agent_text_bytes(const struct agent_header *hdr)
@@ -105,6 +127,40 @@ void agent_init_frames(const struct agent_header *hdr, agent_u32 first, agent_u3
 		if (next < hdr->nr_frames && frames_before(hdr, cpu) != next)
 			frames[i].next = (agent_u32)next + 1;
 	}
+}
+
+agent_u32 agent_site_slot(const struct agent_header *hdr, agent_u32 ip)
+{
+	return (agent_u32)((agent_u64)(ip * AGENT_SITE_MUL) * hdr->site_slots >> 32);
+}
+
+/* Robin Hood: who is nearer to its own slot than the one that looks for a place gives way. */
+int agent_put_site(const struct agent_header *hdr, struct agent_site *table, agent_u32 ip,
+		   agent_u32 what)
+{
+	const agent_u32 mask = hdr->site_slots - 1;
+	struct agent_site e = { ip, what };
+	agent_u32 far = 0, i = agent_site_slot(hdr, ip);
+
+	if (!ip || !hdr->site_slots)
+		return -EINVAL;
+	for (; far < AGENT_SITE_PROBES; far++, i = (i + 1) & mask) {
+		struct agent_site was = table[i];
+		agent_u32 was_far = (i - agent_site_slot(hdr, was.ip)) & mask;
+
+		if (was.ip == e.ip) {
+			table[i].what |= e.what;
+			return 0;
+		}
+		if (was.ip && was_far >= far)
+			continue;
+		table[i] = e;
+		if (!was.ip)
+			return 0;
+		e = was;
+		far = was_far;
+	}
+	return -ENOSPC;
 }
 
 agent_u64 agent_duration(agent_u32 coded)
@@ -233,7 +289,8 @@ int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
 
 	if (hdr->magic != AGENT_MAGIC || hdr->abi_version != AGENT_ABI_VERSION ||
 	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr) ||
-	    hdr->frames_off != frames_off(hdr) || hdr->reclaim_off != reclaim_off(hdr))
+	    hdr->frames_off != frames_off(hdr) || hdr->reclaim_off != reclaim_off(hdr) ||
+	    hdr->sites_off != sites_off(hdr) || hdr->tasks_off != tasks_off(hdr))
 		return -EINVAL;
 	for (i = 0; i < blob->n_fixups; i++) {
 		const struct agent_fixup *f = &blob->fixups[i];

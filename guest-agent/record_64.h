@@ -17,6 +17,7 @@
 #define NMI_MASK             0x00f00000
 #define X86_EFLAGS_IF        0x200
 
+#ifdef __ASSEMBLER__
 /* The formatter knows no assembler. */
 /* clang-format off */
 /*
@@ -233,5 +234,6 @@
 	movq	%rax, 16(%r10)
 .endm
 /* clang-format on */
+#endif
 
 #endif

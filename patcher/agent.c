@@ -21,11 +21,12 @@
 #define MAX_RINGS_BYTES (128ull << 20)
 #define QUIET_NS        (10 * NSEC_PER_SEC)
 /* A frame for each 32 KiB of RAM: ten for each of the tasks that so much RAM commonly has. */
-#define RAM_PER_FRAME  (32u << 10)
-#define MAX_FRAMES     131072u
-#define MIN_FRAMES     4096u
-#define FRAMES_AT_ONCE 256u
-#define PIECES_AT_ONCE 256u /* of text in one stop window */
+#define RAM_PER_FRAME   (32u << 10)
+#define MAX_FRAMES      131072u
+#define MIN_FRAMES      4096u
+#define FRAMES_AT_ONCE  256u
+#define FRAMES_PER_TASK 4u /* that is in a followed call */
+#define PIECES_AT_ONCE  256u /* of text in one stop window */
 
 /* Sizes: as asked, halved until the rings take at most 1/16 of the guest's RAM. */
 static int layout(struct guest *g, struct err *err)
@@ -47,6 +48,10 @@ static int layout(struct guest *g, struct err *err)
 	h->nr_frames = MIN_FRAMES;
 	while (h->nr_frames < MAX_FRAMES && (u64)h->nr_frames * 2 * RAM_PER_FRAME <= ram)
 		h->nr_frames *= 2;
+	h->site_slots = AGENT_MIN_SITES;
+	while (h->site_slots < AGENT_MAX_SITES && h->site_slots / 2 < kernel_site_count(g->k))
+		h->site_slots *= 2;
+	h->task_slots = h->nr_frames / FRAMES_PER_TASK;
 	if (agent_layout(h))
 		return err_set(err, -EINVAL, ERR_GUEST_UNSUPPORTED, 0,
 			       "no room for %u rings of %llu records", h->nr_cpus,

@@ -51,7 +51,7 @@ static void note_without_cell(struct frames *f, u32 n, const struct agent_frame 
 
 	if (frames_is_trampoline(f, cell, &other) || frames_is_foreign(f, cell))
 		return;
-	if (fr->pid && fr->put_back != fr->tsc &&
+	if (fr->pid && fr->put_back != (u32)fr->tsc &&
 	    (frames_walk_chain(f, NULL, fr, &final) || cell != final))
 		return;
 	f->restored[n] = (struct frames_life){ n, fr->slot, fr->tsc, cell };
@@ -59,9 +59,11 @@ static void note_without_cell(struct frames *f, u32 n, const struct agent_frame 
 
 static int mark_put_back(struct frames *f, u32 n, u64 tsc)
 {
+	const u32 low = (u32)tsc;
+
 	return f->io.data_write(f->io.arg,
-				frames_off_of(f, n) + offsetof(struct agent_frame, put_back), &tsc,
-				sizeof(tsc));
+				frames_off_of(f, n) + offsetof(struct agent_frame, put_back), &low,
+				sizeof(low));
 }
 
 int frames_put_back(struct frames *f, u32 n)

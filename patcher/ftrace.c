@@ -199,7 +199,7 @@ int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)
 }
 
 /* ftrace_mod_jmp(), Linux v6.1 arch/x86/kernel/ftrace.c */
-static int graph_call(struct guest *g, bool on, struct err *err)
+static int graph_call(struct guest *g, u32 offset, bool on, struct err *err)
 {
 	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	const struct agent_blob *blob = agent_blob_get();
@@ -207,7 +207,7 @@ static int graph_call(struct guest *g, bool on, struct err *err)
 	struct text_change c = { .addr = site, .len = MCOUNT_INSN_SIZE };
 	int rc;
 
-	if (insn_make_jump(site, g->agent.text + blob->ftrace_graph_caller, c.new))
+	if (insn_make_jump(site, g->agent.text + offset, c.new))
 		return err_set(err, -ERANGE, ERR_NONE, site,
 			       "ftrace_graph_call [agent] cannot reach its tracer");
 	memcpy(c.old, nop, sizeof(nop));
@@ -215,6 +215,7 @@ static int graph_call(struct guest *g, bool on, struct err *err)
 		text_swap(&c, 1);
 	/* before: when it fails half way, the jmp may be there */
 	g->agent.graph = true;
+	g->agent.graph_tracer = offset;
 	rc = patch_agent(g, &c, "ftrace_graph_call", err);
 	if (rc)
 		return rc;
@@ -223,13 +224,17 @@ static int graph_call(struct guest *g, bool on, struct err *err)
 	return 0;
 }
 
-int ftrace_enable_ftrace_graph_caller(struct guest *g, struct err *err)
+int ftrace_enable_ftrace_graph_caller(struct guest *g, u32 offset, struct err *err)
 {
+	int rc = 0;
+
 	g->agent.graph_used = true;
-	return graph_call(g, true, err);
+	if (g->agent.graph && g->agent.graph_tracer != offset)
+		rc = graph_call(g, g->agent.graph_tracer, false, err);
+	return rc ? rc : graph_call(g, offset, true, err);
 }
 
 int ftrace_disable_ftrace_graph_caller(struct guest *g, struct err *err)
 {
-	return graph_call(g, false, err);
+	return graph_call(g, g->agent.graph_tracer, false, err);
 }

@@ -49,14 +49,16 @@ must_check int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struc
 must_check int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err);
 
 /**
- * ftrace_enable_ftrace_graph_caller - patch ftrace_graph_call [agent] to jump to ftrace_graph_caller
+ * ftrace_enable_ftrace_graph_caller - patch ftrace_graph_call [agent] to jump to a graph caller
  * ftrace_disable_ftrace_graph_caller - and back
+ * @offset: in the agent's text, of ftrace_graph_caller or graph_full_caller
  *
- * Before: a 5-byte nop. After: a 5-byte jmp. That way already: returns 0. Context: guest lock held;
+ * Before: a 5-byte nop. After: a 5-byte jmp. That way already: returns 0; from one graph caller to the
+ * other there is a nop for a moment. Context: guest lock held;
  * sites may be live. Calls that were followed still return through the agent after the undo:
  * graph_put_back().
  */
-must_check int ftrace_enable_ftrace_graph_caller(struct guest *g, struct err *err);
+must_check int ftrace_enable_ftrace_graph_caller(struct guest *g, u32 offset, struct err *err);
 must_check int ftrace_disable_ftrace_graph_caller(struct guest *g, struct err *err);
 
 #endif

@@ -162,8 +162,8 @@ int graph_collect(struct guest *g, void (*fn)(void *arg, const struct tracing_un
 
 /*
  * The part of the agent's text that matters: with sites armed, tasks go through ftrace_caller all the
- * time. Trampolines and both graph functions, which follow the function tracer, are not entered any
- * more but by returns.
+ * time. Trampolines and the graph functions, which follow the function tracer's, are not entered any
+ * more but by returns; what both share is not stayed in.
  */
 static int quiesce(struct guest *g, u64 timeout_ns, struct err *err)
 {
@@ -171,7 +171,8 @@ static int quiesce(struct guest *g, u64 timeout_ns, struct err *err)
 	u64 lo = g->agent.text;
 
 	if (g->n_armed)
-		lo += MIN(blob->ftrace_graph_caller, blob->return_to_handler);
+		lo += MIN(MIN(blob->ftrace_graph_caller, blob->graph_full_caller),
+			  blob->return_to_handler);
 	return quiesce_range(g, lo, g->agent.text + g->agent.text_bytes, timeout_ns, err);
 }
 

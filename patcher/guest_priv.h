@@ -26,8 +26,14 @@ struct guest_agent {
 	u32 tracer; /* where ftrace_call jumps now: offset in text */
 	struct vm_view *view; /* of data */
 	bool graph; /* ftrace_graph_call jumps */
+	u32 graph_tracer; /* where: offset in text */
 	bool graph_used; /* it may have, once: returns may lead through the agent */
 	struct graph *returns; /* see graph.h */
+	bool switches; /* task switches are told: see options.h */
+	bool switch_hidden; /* its site is armed for that alone */
+	u32 switch_site;
+	u32 switch_what; /* its entry in the site table, and where in data that is */
+	u64 switch_off;
 };
 
 struct guest {

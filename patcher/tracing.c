@@ -3,13 +3,16 @@
 #define LOG_PREFIX "tracing"
 #include "patcher/tracing.h"
 
+#include "base/cleanup.h"
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/ftrace.h"
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
+#include "patcher/options.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HEADER(member) offsetof(struct agent_header, member)
@@ -54,13 +57,19 @@ static int begin_ring(struct guest *g, size_t cpu_off, struct err *err)
 /* ftrace_graph_call comes first and does not fall through: each call is recorded by one of the two. */
 static int choose_tracer(struct guest *g, bool graph, struct err *err)
 {
+	const struct agent_blob *blob = agent_blob_get();
+	bool full = g->agent.header.options & AGENT_OPT_FULL;
 	int rc;
 
 	if (graph) {
 		rc = graph_prepare(g, err);
-		return rc ? rc : ftrace_enable_ftrace_graph_caller(g, err);
+		return rc ? rc
+			  : ftrace_enable_ftrace_graph_caller(
+				    g, full ? blob->graph_full_caller : blob->ftrace_graph_caller,
+				    err);
 	}
-	rc = ftrace_update_ftrace_func(g, agent_blob_get()->function_trace_call, err);
+	rc = ftrace_update_ftrace_func(
+		g, full ? blob->function_full_call : blob->function_trace_call, err);
 	return !rc && g->agent.graph ? ftrace_disable_ftrace_graph_caller(g, err) : rc;
 }
 
@@ -93,22 +102,30 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 		rc = begin_ring(g, AGENT_CPU_OFF + (size_t)cpu * AGENT_CPU_BYTES, err);
 	if (!rc)
 		rc = graph_settle(g, err);
+	if (!rc)
+		rc = options_write(g, opts, err);
 	return rc ? rc : choose_tracer(g, opts->graph, err);
 }
 
 int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
 		struct err *err)
 {
+	_cleanup_free_ u32 *all = NULL;
 	struct ftrace_counts counts;
 	struct err undo = { 0 };
+	size_t n_all;
 	int rc;
 
-	rc = ftrace_make_call(g, site, n, &counts, err);
+	rc = options_arm_list(g, site, n, &all, &n_all, err);
+	if (!rc)
+		rc = ftrace_make_call(g, all, n_all, &counts, err);
 	if (rc)
 		return rc;
-	ret->n_armed = counts.n_armed;
+	rc = options_armed(g, err);
+	ret->n_armed = counts.n_armed - (n_all - n);
 	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
-	rc = set_u32(g, HEADER(enabled), 1, err);
+	if (!rc)
+		rc = set_u32(g, HEADER(enabled), 1, err);
 	if (rc && ftrace_make_nop(g, NULL, &undo))
 		err_wrap(err, "could not be undone now, the journal keeps it (%.60s)", undo.msg);
 	return rc;

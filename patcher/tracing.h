@@ -14,6 +14,21 @@ struct tracing_opts {
 	bool graph; /* function_graph: returns are followed too */
 	const u32 *pids; /* at most AGENT_MAX_PIDS */
 	size_t n_pids;
+	bool switches; /* tell every task switch: AGENT_REC_SWITCH, on all CPUs, whatever the pids */
+	/* function_graph */
+	u32 max_depth; /* calls with this many around them are not followed; 0: all are */
+	u64 threshold; /* TSC ticks: only returns of calls that took as long are recorded; 0: all */
+	bool no_irqs; /* what hard interrupts call is not followed */
+	bool roots; /* only sites with AGENT_SITE_ROOT and what they call */
+	/* what is asked of single sites; sites that are not armed do not matter */
+	const struct tracing_site *sites;
+	size_t n_sites;
+};
+
+struct tracing_site {
+	u32 site; /* index into kernel_sites() */
+	u32 what; /* AGENT_SITE_*: ROOT, NOTRACE, RETVAL, number of arguments; the first three only
+		     mean something to function_graph */
 };
 
 struct tracing_counts {
@@ -44,7 +59,7 @@ void tracing_release(struct guest *g);
 /**
  * tracing_prepare - agent in the guest, its tracer chosen, filters set; switched off, nothing armed
  *
- * Return: what agent_load() and ftrace_update_ftrace_func() return. Undo: guest_detach().
+ * Return: what agent_load(), options_write() and ftrace_update_ftrace_func() return. Undo: guest_detach().
  */
 must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err);
 
@@ -55,7 +70,12 @@ must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts,
  */
 must_check int tracing_set_graph(struct guest *g, bool on, struct err *err);
 
-/** tracing_arm - arm sites, then switch the agent on. On failure nothing stays armed. */
+/**
+ * tracing_arm - arm sites, then switch the agent on. On failure nothing stays armed.
+ *
+ * With opts->switches finish_task_switch() is armed too: not in @ret, and not recorded as a call unless it
+ * is one of @site. -EBUSY (conflict): the guest itself uses it.
+ */
 must_check int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
 			   struct err *err);
 

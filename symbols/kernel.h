@@ -119,6 +119,48 @@ must_check int kernel_btf_size(const struct kernel *k, const char *type, u32 *si
 /** kernel_btf_enum - value of an enumerator, enum and enum64; -ENOENT */
 must_check int kernel_btf_enum(const struct kernel *k, const char *enumerator, s64 *val_ret);
 
+/* A function's parameter or its return value, as far as printing it needs. */
+enum kernel_val_kind {
+	KERNEL_VAL_VOID,
+	KERNEL_VAL_UNSIGNED,
+	KERNEL_VAL_SIGNED,
+	KERNEL_VAL_BOOL,
+	KERNEL_VAL_CHAR,
+	KERNEL_VAL_POINTER,
+	KERNEL_VAL_ENUM, /* @type is the enum's name: kernel_btf_enum_name() */
+	KERNEL_VAL_OTHER, /* struct or union by value: not one register */
+};
+
+struct kernel_val {
+	const char *name; /* of a parameter; "" when it has none */
+	const char *type; /* last name in it: "file" for const struct file *; "" when it has none */
+	u32 btf_id; /* of its type */
+	u8 size; /* bytes */
+	u8 reg; /* register word that it begins in, 0 .. 5 = rdi rsi rdx rcx r8 r9; 0xff: on the stack */
+	enum kernel_val_kind kind;
+};
+
+#define KERNEL_FUNC_MAX_PARAMS 16
+struct kernel_func {
+	struct kernel_val ret;
+	u8 n_params;
+	u8 n_regs; /* register words that its parameters take, 0 .. 6 */
+	struct kernel_val params[KERNEL_FUNC_MAX_PARAMS];
+};
+
+/**
+ * kernel_btf_func - prototype of a function
+ * @name: as in ftrace_site.name; a ".isra.0" or ".constprop.0" suffix has no prototype of its own
+ *        (its parameters may have changed): -ENOENT
+ *
+ * Strings live as long as @k. Return: 0; -ENOENT BTF does not know it (a module's: only where the
+ * module's own BTF was read); -EUCLEAN the types make no sense.
+ */
+must_check int kernel_btf_func(const struct kernel *k, const char *name, struct kernel_func *ret);
+
+/** kernel_btf_enum_name - name of @val in the enum with type id @btf_id; NULL when it has none */
+const char *kernel_btf_enum_name(const struct kernel *k, u32 btf_id, s64 val);
+
 /** kernel_percpu - address of CPU @cpu's copy of a per-CPU symbol (by __per_cpu_offset) */
 must_check int kernel_percpu(const struct kernel *k, const char *name, u32 cpu, u64 *addr_ret);
 /** kernel_percpu_gs - what to add to the GS base for it: the 32-bit displacement in %gs:disp32 */

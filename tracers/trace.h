@@ -19,7 +19,10 @@ enum trace_type {
 	TRACE_GRAPH_ENTRY,
 	TRACE_GRAPH_RETURN,
 	TRACE_GRAPH_NEVER, /* an entry's function will never return: its task ended inside */
+	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid */
 };
+
+#define TRACE_MAX_ARGS 6
 
 /* A decoded record. Times are the guest's trace clock, ns since its boot. */
 struct trace_record {
@@ -34,6 +37,11 @@ struct trace_record {
 	u16 ctx; /* AGENT_CTX_* */
 	u16 depth; /* graph: 0 for the outermost traced call of its task */
 	u8 type; /* enum trace_type */
+	u8 n_args; /* words in args */
+	bool has_retval;
+	u32 prev_pid; /* TRACE_SWITCH */
+	u64 args[TRACE_MAX_ARGS]; /* as passed in registers; entry and function records */
+	u64 retval; /* rax, as much of it as the type has is meaningful */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
 
@@ -51,6 +59,17 @@ struct trace_opts {
 	size_t n_notrace;
 	const u32 *pids;
 	size_t n_pids;
+	/* function_graph */
+	const char *const *graph; /* -g: globs; only these and what they call */
+	size_t n_graph;
+	const char *const *graph_notrace; /* globs; not these, nor what they call */
+	size_t n_graph_notrace;
+	u32 max_depth; /* levels; 0: all */
+	u64 threshold_ns; /* tracing_thresh: only calls that took as long, told when they return */
+	bool no_irqs; /* funcgraph-irqs off */
+	bool no_sleep_time; /* sleep-time off: durations without the time that the task was switched out */
+	bool retval; /* funcgraph-retval */
+	bool args; /* func-args, funcgraph-args; the function tracer too */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
 };

@@ -68,7 +68,11 @@ static struct {
 	void (*inject)(struct rig *r, void *arg);
 	void *arg;
 	bool irqs_off, flags_pushed;
+	u64 low, high; /* stack pointers seen */
+	u32 *path; /* where it is noted down, if it is */
+	u32 n_path;
 } step;
+static u64 fake_tsc, fake_tick;
 
 static void *data_at(const struct rig *r, u64 off)
 {
@@ -101,8 +105,11 @@ static void choose_tracer(struct rig *r)
 {
 	const struct agent_blob *b = agent_blob_get();
 	u8 *call = r->text + b->ftrace_call, *graph = r->text + b->ftrace_graph_call;
-	s32 rel = (s32)(b->function_trace_call - (b->ftrace_call + 5));
-	s32 graph_rel = (s32)(b->ftrace_graph_caller - (b->ftrace_graph_call + 5));
+	bool full = r->opts.full;
+	s32 rel = (s32)((full ? b->function_full_call : b->function_trace_call) -
+			(b->ftrace_call + 5));
+	s32 graph_rel = (s32)((full ? b->graph_full_caller : b->ftrace_graph_caller) -
+			      (b->ftrace_graph_call + 5));
 
 	assert_int_equal(*call, 0xe9);
 	if (r->opts.graph) {
@@ -147,6 +154,11 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 	struct agent_header hdr = { .ring_slots = opts->slots,
 				    .nr_frames = opts->frames ? opts->frames : FRAMES,
 				    .mode = opts->mode,
+				    .options = opts->options,
+				    .max_depth = opts->max_depth,
+				    .threshold = opts->threshold,
+				    .site_slots = opts->sites,
+				    .task_slots = opts->tasks,
 				    .enabled = 1 };
 
 	memset(r, 0, sizeof(*r));
@@ -287,12 +299,32 @@ void rig_call_regs(struct rig *r, u32 site, const u64 in[R_COUNT], u64 out[R_COU
 	agent_tramp(site_entry(r, site), in, out);
 }
 
+static void note_path(u32 off)
+{
+	u32 i = 0;
+
+	while (i < step.n_path && step.path[i] != off)
+		i++;
+	if (step.path && i == step.n_path) {
+		assert_true(i < RIG_PATH_MAX);
+		step.path[step.n_path++] = off;
+	}
+}
+
+static bool is_now(void)
+{
+	u32 n = step.at >> 16 & 0x7fff, i = step.at & 0xffff;
+
+	return step.at < RIG_EVERY(0, 0) ? step.count == step.at : step.count % n == i;
+}
+
 /* SIGTRAP: before each instruction once TF is set. */
 static void on_step(int sig, siginfo_t *info, void *uc)
 {
 	greg_t *regs = ((ucontext_t *)uc)->uc_mcontext.gregs;
 	u64 rip = (u64)regs[REG_RIP];
 	u64 off = rip - (u64)(uintptr_t)step.rig->text;
+	static const u8 rdtsc[] = { 0x0f, 0x31 };
 	u64 *top;
 
 	(void)sig;
@@ -301,14 +333,26 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		regs[REG_EFL] &= ~FLAG_TF;
 	if (off >= step.rig->text_bytes)
 		return;
+	note_path((u32)off);
+	step.low = MIN(step.low, (u64)regs[REG_RSP]);
+	step.high = MAX(step.high, (u64)regs[REG_RSP]);
 	if (step.flags_pushed && step.irqs_off) {
 		top = (u64 *)(uintptr_t)regs[REG_RSP]; /* NOLINT(performance-no-int-to-ptr) */
 		*top &= ~(u64)FLAG_IF;
 	}
 	step.flags_pushed = step.rig->text[off] == 0x9c;
-	if (step.count++ == step.at && step.inject) {
+	if (step.inject && is_now()) {
 		step.inject(step.rig, step.arg);
-		regs[REG_EFL] &= ~FLAG_TF;
+		if (step.at < RIG_EVERY(0, 0))
+			regs[REG_EFL] &= ~FLAG_TF;
+	}
+	step.count++;
+	while (fake_tsc && memcmp(step.rig->text + off, rdtsc, sizeof(rdtsc)) == 0) {
+		regs[REG_RAX] = (u32)fake_tsc;
+		regs[REG_RDX] = (s64)(fake_tsc >> 32);
+		regs[REG_RIP] += 2;
+		fake_tsc += fake_tick;
+		off += 2;
 	}
 }
 
@@ -322,30 +366,103 @@ static bool kept(const struct rig *r, int reg)
 	return reg != R_RCX && reg != R_RSI && reg != R_RDI && reg != R_R8 && reg != R_R9;
 }
 
-unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
-		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off)
+static void some_regs(u64 in[R_COUNT], u64 flags)
 {
-	struct sigaction sa = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO }, old;
-	u64 in[R_COUNT], out[R_COUNT];
-
 	for (int i = 0; i < R_FLAGS; i++)
 		in[i] = 0x0101010101010101ull * (u64)(i + 1);
-	in[R_FLAGS] = FLAG_TF | FLAG_IF | 2;
-	memset(&step, 0, sizeof(step));
-	step.rig = r;
-	step.at = at;
-	step.inject = inject;
-	step.arg = arg;
-	step.irqs_off = irqs_off;
+	in[R_FLAGS] = flags | FLAG_IF | 2;
+}
+
+static void step_call(struct rig *r, u32 site, u64 flags, void (*on_trap)(int, siginfo_t *, void *))
+{
+	struct sigaction sa = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO }, old;
+	u64 in[R_COUNT], out[R_COUNT];
+
+	some_regs(in, flags);
 	assert_int_equal(sigaction(SIGTRAP, &sa, &old), 0);
 	agent_tramp(site_entry(r, site), in, out);
 	assert_int_equal(sigaction(SIGTRAP, &old, NULL), 0);
 	for (int i = 0; i < R_FLAGS; i++)
 		if (kept(r, i) && in[i] != out[i])
 			fail_msg("register %d: %#llx became %#llx, step %u", i,
-				 (unsigned long long)in[i], (unsigned long long)out[i], at);
+				 (unsigned long long)in[i], (unsigned long long)out[i], step.at);
 	assert_int_equal(out[R_RSP], 0);
+}
+
+u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX])
+{
+	memset(&step, 0, sizeof(step));
+	step.rig = r;
+	step.path = off;
+	step.low = ~0ull;
+	step_call(r, site, FLAG_TF, on_step);
+	return step.n_path;
+}
+
+static u8 broken; /* the byte that a breakpoint stands for */
+
+static void put_byte(struct rig *r, u8 *at, u8 v)
+{
+	assert_int_equal(mprotect(r->text, r->text_bytes, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+	*at = v;
+	assert_int_equal(mprotect(r->text, r->text_bytes, PROT_READ | PROT_EXEC), 0);
+}
+
+static void on_break(int sig, siginfo_t *info, void *uc)
+{
+	greg_t *regs = ((ucontext_t *)uc)->uc_mcontext.gregs;
+	u64 off = (u64)--regs[REG_RIP] - (u64)(uintptr_t)step.rig->text;
+
+	(void)sig;
+	(void)info;
+	assert_true(off < step.rig->text_bytes);
+	put_byte(step.rig, step.rig->text + off, broken);
+	step.inject(step.rig, step.arg);
+}
+
+void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),
+	       void *arg)
+{
+	memset(&step, 0, sizeof(step));
+	step.rig = r;
+	step.at = off;
+	step.inject = inject;
+	step.arg = arg;
+	broken = r->text[off];
+	put_byte(r, r->text + off, 0xcc);
+	step_call(r, site, 0, on_break);
+}
+
+unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
+		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off)
+{
+	memset(&step, 0, sizeof(step));
+	step.rig = r;
+	step.at = at;
+	step.inject = inject;
+	step.arg = arg;
+	step.irqs_off = irqs_off;
+	step.low = ~0ull;
+	step_call(r, site, FLAG_TF, on_step);
 	return step.count;
+}
+
+void rig_site(struct rig *r, u32 site, u32 what)
+{
+	struct agent_site *table = data_at(r, r->hdr->sites_off);
+
+	assert_int_equal(agent_put_site(r->hdr, table, (u32)rig_ip(r, site), what), 0);
+}
+
+void rig_tsc(u64 tsc, u64 tick)
+{
+	fake_tsc = tsc;
+	fake_tick = tick;
+}
+
+u32 rig_stack(void)
+{
+	return (u32)(step.high - step.low);
 }
 
 static int io_read(void *arg, u64 off, void *buf, size_t len)
@@ -377,23 +494,4 @@ static int io_write(void *arg, u64 off, const void *buf, size_t len)
 struct ring_io rig_io(struct rig *r)
 {
 	return (struct ring_io){ io_read, io_write, r };
-}
-
-bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret)
-{
-	u64 low = w[2] & 0xfffffffff;
-	u64 mixed = w[0] ^ (w[1] << 23 | w[1] >> 41) ^ low;
-
-	if (w[0] >> 48 != ((index / slots + 1) & 0xffff))
-		return false;
-	if ((mixed * 0x9e3779b97f4a7c15ull) >> 36 != w[2] >> 36)
-		return false;
-	memset(ret, 0, sizeof(*ret));
-	ret->tsc = w[0] << 16 >> 16;
-	ret->ip = (u64)(s64)(s32)(w[1] & 0xffffffff);
-	ret->parent = (u64)((s64)w[1] >> 32);
-	ret->pid = low & 0x3fffff;
-	ret->type = low >> 22 & 7;
-	ret->ctx = (u16)(low >> 25);
-	return true;
 }

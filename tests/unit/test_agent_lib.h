@@ -12,7 +12,7 @@
 #include "tracers/ring.h"
 
 #define RIG_CPUS         4
-#define RIG_TASKS        8
+#define RIG_TASKS        12
 #define RIG_SITES        256
 #define RIG_PREEMPT_IDLE 0x80000000u /* __preempt_count: 0, no reschedule needed */
 
@@ -43,6 +43,11 @@ struct rig_opts {
 	u32 mode;
 	s64 gs_bias; /* %gs points this far beyond the area: negative displacements */
 	bool graph; /* function_graph, not function */
+	bool full; /* the variant with options */
+	u32 options, max_depth; /* of the header; with full */
+	u64 threshold;
+	u32 sites; /* site_slots */
+	u32 tasks; /* task_slots */
 	bool no_migrate; /* the kernel has no migration_disabled */
 	bool thunk; /* return through a thunk */
 };
@@ -58,6 +63,20 @@ struct rig {
 	struct agent_frame *frames;
 	struct fake_percpu percpu[RIG_CPUS];
 	struct fake_task task[RIG_TASKS];
+};
+
+/* What a ring holds from tail to head: COMM records apart, each with its DATA. */
+#define RIG_SEEN     16384
+#define RIG_SEEN_MAX 7
+struct rig_seen {
+	u32 n;
+	struct rig_record {
+		struct ring_record rec;
+		u64 w1;
+		u32 n_data;
+		u16 kind[RIG_SEEN_MAX];
+		u64 data[RIG_SEEN_MAX];
+	} v[RIG_SEEN];
 };
 
 /* All general registers but rsp, in the order of agent_tramp(), then flags. */
@@ -132,14 +151,62 @@ u64 rig_regs_parent(void);
  * rig_step - call @site one instruction at a time
  * @at:       before the agent's instruction number @at, counted from 0, @inject is called; from
  *            there on the agent runs freely
- *            (trampolines and the way back included, under function_graph)
+ *            (trampolines and the way back included, under function_graph). RIG_EVERY(n, i):
+ *            before instruction i, i + n, i + 2 * n ... instead
  * @irqs_off: what the agent pushes with pushfq has IF clear
  *
  * Return: how many instructions of the agent were stepped over: @at + 1 when @inject was called,
  * the length of the whole path when it was not.
  */
+#define RIG_EVERY(n, i) (1u << 31 | (n) << 16 | (i))
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
+
+/** rig_site - the agent's site table says @what of @site from now on */
+void rig_site(struct rig *r, u32 site, u32 what);
+
+/** rig_tsc - 0: the real one; else what rdtsc reads under rig_step(), the next one @tick more */
+void rig_tsc(u64 tsc, u64 tick);
+
+/** rig_stack - bytes of stack that the last rig_step() had the agent use, call's and ret's included */
+u32 rig_stack(void);
+
+/** rig_look - take a ring apart; ends the test when a record is not whole or DATA is nobody's */
+void rig_look(struct rig *r, u32 cpu, struct rig_seen *ret);
+
+/** rig_words - entries of the agent's task table that are taken */
+u32 rig_words(const struct rig *r);
+
+/** rig_books - all CPUs' records of @site, from tail to head */
+struct rig_books {
+	u32 entries, returns, functions;
+};
+struct rig_books rig_books(struct rig *r, u32 site);
+
+/** RIG_COUNTER - a u64 of struct agent_cpu, over all CPUs */
+u64 rig_sum(const struct rig *r, size_t off);
+#define RIG_COUNTER(r, member) rig_sum(r, offsetof(struct agent_cpu, member))
+
+/**
+ * rig_depth - call @site under a threshold of 1: how many calls were around it, says its return
+ *
+ * Return: -1 when it was not recorded.
+ */
+int rig_depth(struct rig *r, u32 site);
+
+/** rig_reclaim - give @task's frames back, as the host does once it knows that they will not return */
+void rig_reclaim(struct rig *r, u32 task);
+
+/**
+ * rig_path - the instructions of the agent that a call of @site executes, each once, as offsets in text
+ * rig_break - call @site at full speed, with @inject before the first time that instruction @off is executed
+ *
+ * What rig_step() does for any instruction, for one signal a run.
+ */
+#define RIG_PATH_MAX 2048
+u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX]);
+void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),
+	       void *arg);
 
 /** rig_decode - check and take apart one slot, written independently of tracers/ring.c */
 bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret);

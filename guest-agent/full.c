@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the tracers do when options ask more of them than one record a call: the C of the agent.
+ * Reached by jumps from ftrace_caller that the host patches in, and by returns whose frame says so;
+ * the plain paths of ftrace_64.S and graph_64.S know nothing of it.
+ *
+ * The same rules as there: safe in process, softirq, irq and NMI context at every instruction, no
+ * lock, no loop without a small bound, no call into the guest, general registers only, no data of its
+ * own. compile-full.sh makes text without relocations of it and refuses what would not be that. A
+ * call site may be met with little stack left: each function here is to need little.
+ *
+ * Which calls are followed is decided as by Linux v6.1 kernel/trace/trace_functions_graph.c
+ * trace_graph_entry(), with what that keeps in current->trace_recursion and in current's ret_stack
+ * kept in struct agent_task and in the states of frames.
+ */
+#include "guest-agent/full_64.h"
+
+#define FIND_TRIES 4 /* places of a bucket that others take while we are about to */
+#define SKIP_MAX   16 /* calls that are found out to have been left without a return */
+#define NO_INDEX   (-1ll)
+
+#define INHERITED (AGENT_FRAME_NOTRACE | AGENT_FRAME_ROOT | AGENT_FRAME_IRQ)
+
+/* What graph_full_caller and function_full_call save, and what lies above it on the stack. */
+struct full_regs {
+	agent_u64 rax;
+	agent_u64 arg[AGENT_MAX_ARGS]; /* rdi, rsi, rdx, rcx, r8, r9 */
+	agent_u64 ip; /* call site + 5 */
+	agent_u64 cell; /* the traced function's return address */
+};
+
+/* What return_to_handler saves. */
+struct full_return_regs {
+	agent_u64 rdx, rax;
+	agent_u64 cell; /* the true return address by now */
+};
+
+struct call {
+	struct agent_header *h;
+	struct agent_cpu *cpu;
+	agent_u64 task;
+	agent_u64 tsc;
+	agent_u32 cpu_no;
+	agent_u32 pid;
+	agent_u32 ip; /* low half of the call site */
+	agent_u32 what; /* AGENT_SITE_* */
+};
+
+/* A task's word, or one that can be its. */
+struct place {
+	agent_u64 *word; /* 0: its bucket is full */
+	agent_u64 seen;
+	bool own;
+};
+
+void full_graph_entry(struct full_regs *r);
+void full_function_entry(struct full_regs *r);
+void full_graph_return(struct agent_frame *f, struct full_return_regs *r);
+
+/* Records */
+
+/* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. See TRY_RESERVE. */
+static agent_s64 reserve(const struct call *c, agent_u32 n)
+{
+	agent_u64 *head = &c->cpu->head;
+	agent_u64 at = READ_ONCE(*head);
+	agent_u32 tries = AGENT_RESERVE_TRIES;
+
+	if (c->h->mode != AGENT_MODE_DISCARD) {
+		at = __atomic_fetch_add(head, n, __ATOMIC_SEQ_CST);
+	} else {
+		for (;;) {
+			if ((agent_s64)(at - READ_ONCE(c->cpu->tail)) >
+			    (agent_s64)c->h->ring_slots - (agent_s64)n)
+				return NO_INDEX;
+			if (change(head, at, at + n))
+				break;
+			if (--tries == 0)
+				return NO_INDEX;
+			at = READ_ONCE(*head);
+		}
+	}
+	/* name the task again with the next record */
+	if ((at - 1) / AGENT_COMM_PERIOD != (at + n - 1) / AGENT_COMM_PERIOD)
+		WRITE_ONCE(c->cpu->last_pid, ~0u);
+	return (agent_s64)at;
+}
+
+/* SLOT and STORE */
+static void store(const struct call *c, agent_s64 index, agent_u64 w1, agent_u64 low36)
+{
+	const struct agent_header *h = c->h;
+	agent_u64 lap = ((agent_u64)index >> __builtin_ctz(h->ring_slots)) + 1;
+	agent_u64 w0 = lap << AGENT_LAP_SHIFT | (c->tsc & AGENT_TSC_MASK);
+	agent_u64 check = w0 ^ low36 ^ (w1 << AGENT_CHECK_ROTATE | w1 >> (64 - AGENT_CHECK_ROTATE));
+	agent_u64 *slot = in_data(h, h->ring_off + ((agent_u64)c->cpu_no * h->ring_slots +
+						    ((agent_u64)index & (h->ring_slots - 1))) *
+							   AGENT_RECORD_BYTES);
+
+	check = check * AGENT_CHECK_MUL >> AGENT_CHECK_SHIFT << AGENT_CHECK_SHIFT;
+	WRITE_ONCE(slot[0], w0);
+	WRITE_ONCE(slot[1], w1);
+	WRITE_ONCE(slot[2], check | low36);
+}
+
+static void store_data(const struct call *c, agent_s64 index, agent_u64 context, agent_u64 word)
+{
+	store(c, index, word,
+	      context << AGENT_CTX_SHIFT | AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid);
+}
+
+/*
+ * A FUNCTION or a GRAPH_ENTRY with the site's arguments. The reader finds the DATA with the record. The
+ * caller has named the task: from further out, for the sake of the stack.
+ */
+static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
+			const struct full_regs *r)
+{
+	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
+	agent_u64 low36;
+	agent_s64 at;
+
+	if (n > AGENT_MAX_ARGS)
+		n = AGENT_MAX_ARGS;
+	low36 = record_low36(c->task, c->pid, type);
+	at = reserve(c, 1 + n);
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return false;
+	}
+	for (agent_u32 i = 0; i < n; i++)
+		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, r->arg[i]);
+	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
+	return true;
+}
+
+static void record_switch(struct call *c, agent_u64 prev)
+{
+	agent_u64 low36;
+	agent_s64 at;
+
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	low36 = record_low36(c->task, c->pid, AGENT_REC_SWITCH);
+	c->tsc = rdtsc();
+	at = reserve(c, 1);
+	if (unlikely(at < 0))
+		count(&c->cpu->lost);
+	else
+		store(c, at, task_pid(prev), low36);
+}
+
+/* As it stands in a GRAPH_RETURN: see AGENT_DURATION_BITS. */
+static agent_u32 coded(agent_u64 ticks)
+{
+	agent_u32 e = 0;
+
+	if (ticks >> AGENT_DURATION_BITS)
+		e = (agent_u32)(64 - AGENT_DURATION_BITS - __builtin_clzll(ticks));
+	return e << AGENT_DURATION_BITS | (agent_u32)(ticks >> e);
+}
+
+static void record_return(struct call *c, const struct agent_frame *f, agent_u64 rax)
+{
+	agent_u64 ticks = c->tsc > f->tsc ? c->tsc - f->tsc : 0, low36;
+	agent_u32 state = f->state, n = 1;
+	agent_s64 at;
+
+	if (state & AGENT_FRAME_THRESHOLD && ticks < c->h->threshold)
+		return;
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	low36 = record_low36(c->task, c->pid, AGENT_REC_GRAPH_RETURN);
+	n += !!(state & AGENT_FRAME_THRESHOLD) + !!(state & AGENT_FRAME_RETVAL);
+	at = reserve(c, n);
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		count(&c->cpu->lost_returns);
+		return;
+	}
+	if (state & AGENT_FRAME_RETVAL)
+		store_data(c, at + n - 1, AGENT_DATA_RETVAL, rax);
+	if (state & AGENT_FRAME_THRESHOLD)
+		store_data(c, at + 1, AGENT_DATA_DEPTH, state >> AGENT_FRAME_DEPTH_SHIFT);
+	store(c, at, (agent_u64)coded(ticks) << 32 | f->ip, low36);
+}
+
+/* Who calls, and is it asked for */
+
+static agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
+{
+	agent_u32 slots = h->site_slots, mask = slots - 1;
+	agent_u32 i = (agent_u32)((agent_u64)(ip * AGENT_SITE_MUL) * slots >> 32);
+	const struct agent_site *table = in_data(h, h->sites_off);
+
+	if (!slots)
+		return 0;
+	for (agent_u32 n = 0; n < AGENT_SITE_PROBES; n++, i = (i + 1) & mask) {
+		if (table[i].ip == ip)
+			return table[i].what;
+		if (!table[i].ip)
+			return 0;
+	}
+	return 0;
+}
+
+/* The host may change list and length at any time. */
+static bool pid_wanted(const struct call *c)
+{
+	agent_u32 n = READ_ONCE(c->h->n_pids);
+
+	if (likely(!n))
+		return true;
+	if (n > AGENT_MAX_PIDS)
+		return false;
+	while (n--) {
+		if (READ_ONCE(c->h->pids[n]) == c->pid)
+			return true;
+	}
+	return false;
+}
+
+static void use_cpu(struct call *c, agent_u32 n)
+{
+	c->cpu_no = n;
+	c->cpu = (struct agent_cpu *)in_data(c->h, AGENT_CPU_OFF) + n;
+}
+
+/* A CPU that appeared after the agent was loaded has no ring. */
+static bool find_cpu(struct call *c)
+{
+	agent_u32 n = this_cpu();
+
+	if (likely(n < c->h->nr_cpus)) {
+		use_cpu(c, n);
+		return true;
+	}
+	count(&c->h->lost_nocpu);
+	return false;
+}
+
+static bool begin(struct call *c, const struct full_regs *r)
+{
+	c->h = header();
+	if (!READ_ONCE(c->h->enabled) || !find_cpu(c))
+		return false;
+	c->task = this_task();
+	c->pid = task_pid(c->task);
+	c->ip = (agent_u32)r->ip - 5;
+	c->what = 0;
+	if (!(c->h->options & AGENT_OPT_SWITCHES) && !pid_wanted(c))
+		return false;
+	c->what = site_what(c->h, c->ip);
+	if (unlikely(c->what & AGENT_SITE_SWITCH)) {
+		/* finish_task_switch(prev): prev is kept until it drops it */
+		record_switch(c, r->arg[0]);
+		if (c->what & AGENT_SITE_HIDDEN)
+			return false;
+	}
+	return !(c->h->options & AGENT_OPT_SWITCHES) || pid_wanted(c);
+}
+
+/* Behind a tail call: the caller of the function that jumped here. */
+static agent_u32 true_parent(const struct call *c, agent_u64 cell)
+{
+	agent_u64 off = cell - trampolines();
+
+	if (likely(off >= (agent_u64)c->h->nr_frames * AGENT_TRAMP_BYTES))
+		return (agent_u32)cell;
+	return frame_at(c->h, (agent_u32)(off / AGENT_TRAMP_BYTES))->parent;
+}
+
+/* Where the task is: see struct agent_task */
+
+static agent_u64 task_key(agent_u64 task)
+{
+	return task >> 6 << AGENT_TASK_FRAME_BITS;
+}
+
+static agent_u64 *task_bucket(const struct call *c)
+{
+	agent_u32 slots = c->h->task_slots;
+	agent_u32 n = (agent_u32)((agent_u64)((agent_u32)(c->task >> 6) * AGENT_TASK_MUL) *
+					  (slots / AGENT_TASK_BUCKET) >>
+				  32);
+
+	return slots ? (agent_u64 *)in_data(c->h, c->h->tasks_off) + (size_t)n * AGENT_TASK_BUCKET
+		     : NULL;
+}
+
+static agent_u32 word_frame(agent_u64 word)
+{
+	return word & ((1u << AGENT_TASK_FRAME_BITS) - 1);
+}
+
+static bool same_key(agent_u64 word, agent_u64 key)
+{
+	return word && (word ^ key) >> AGENT_TASK_FRAME_BITS == 0;
+}
+
+/* Nobody is in the call that the word names: whose it was has left it behind. */
+static bool is_stale(const struct call *c, agent_u64 word)
+{
+	agent_u32 n = word_frame(word) - 1;
+	const struct agent_frame *f;
+
+	if (n >= c->h->nr_frames)
+		return true;
+	f = frame_at(c->h, n);
+	return READ_ONCE(f->slot) <= AGENT_ORPHAN || !same_key(word, task_key(READ_ONCE(f->owner)));
+}
+
+/* The task's own word, else one that is free, else one that was left. */
+static void find_place(const struct call *c, struct place *p)
+{
+	agent_u64 key = task_key(c->task), *bucket = task_bucket(c);
+
+	p->word = NULL;
+	p->seen = 0;
+	p->own = false;
+	if (!bucket)
+		return;
+	for (agent_u32 i = 0; i < AGENT_TASK_BUCKET; i++) {
+		agent_u64 word = READ_ONCE(bucket[i]);
+
+		if (same_key(word, key)) {
+			p->word = &bucket[i];
+			p->seen = word;
+			p->own = true;
+			return;
+		}
+		if (!word && !p->word)
+			p->word = &bucket[i];
+	}
+	for (agent_u32 i = 0; !p->word && i < AGENT_TASK_BUCKET; i++) {
+		p->seen = READ_ONCE(bucket[i]);
+		if (!p->seen || is_stale(c, p->seen))
+			p->word = &bucket[i];
+	}
+}
+
+/*
+ * Number + 1 of the frame of the call that this one is in; 0: it is in none that is followed.
+ *
+ * A frame of another life of the task_struct does not count (start_time grows from one life to the
+ * next, and within one only goes down: v6.1 fs/exec.c de_thread()). Nor does a call whose cell lies
+ * below ours in one page, hence on one stack, or is ours: its function was left without a return.
+ */
+static agent_u32 innermost(const struct call *c, const struct place *p, const struct full_regs *r)
+{
+	agent_u64 cell = (agent_u64)&r->cell, ours = trampolines();
+	agent_u32 n = p->own ? word_frame(p->seen) : 0;
+
+	for (agent_u32 tries = 0; n - 1 < c->h->nr_frames && tries < SKIP_MAX; tries++) {
+		const struct agent_frame *f = frame_at(c->h, n - 1);
+		agent_u64 slot = READ_ONCE(f->slot);
+
+		if (slot <= AGENT_ORPHAN || f->owner != c->task ||
+		    f->start_time < task_start_time(c->task))
+			return 0;
+		if (cell < slot || (cell ^ slot) >> 12 ||
+		    (cell == slot && r->cell == ours + (agent_u64)(n - 1) * AGENT_TRAMP_BYTES))
+			return n;
+		n = f->prev;
+	}
+	return 0;
+}
+
+/* @f is the innermost call from now on. False: there is no room, or not any more. */
+static bool enter_task(const struct call *c, struct place *p, const struct agent_frame *f)
+{
+	agent_u64 word = task_key(c->task) | (frame_number(c->h, f) + 1);
+
+	for (agent_u32 tries = 0; p->word && tries < FIND_TRIES; tries++) {
+		if (likely(change(p->word, p->seen, word)))
+			return true;
+		if (p->own) /* the host has begun another trace */
+			return false;
+		find_place(c, p);
+	}
+	return false;
+}
+
+/* The call around @f is the innermost one again, whatever was left inside without a return. */
+static void leave_task(const struct call *c, const struct agent_frame *f)
+{
+	struct place p;
+
+	find_place(c, &p);
+	if (p.own)
+		(void)change(p.word, p.seen, f->prev ? task_key(c->task) | f->prev : 0);
+}
+
+/* Following a call */
+
+static bool in_hardirq(void)
+{
+	return preempt_count() & HARDIRQ_MASK;
+}
+
+/*
+ * Is the call to be followed, inside frame @outer (number + 1, or 0)? @state_ret: state of its frame.
+ * In the order of trace_graph_entry(); but that has a function with NOTRACE too deep for max_depth
+ * take a frame, which shows nowhere.
+ */
+static bool decide(const struct call *c, agent_u32 outer, agent_u32 *state_ret)
+{
+	const struct agent_header *h = c->h;
+	agent_u32 state = 0, depth = 0;
+
+	if (outer) {
+		agent_u32 around = frame_at(h, outer - 1)->state;
+
+		state = around & INHERITED;
+		depth = around >> AGENT_FRAME_DEPTH_SHIFT;
+		depth += depth < AGENT_FRAME_MAX_DEPTH;
+	}
+	if (state & AGENT_FRAME_NOTRACE || (h->max_depth && depth >= h->max_depth))
+		return false;
+	state |= AGENT_FRAME_TASK | depth << AGENT_FRAME_DEPTH_SHIFT;
+	if (c->what & AGENT_SITE_NOTRACE) {
+		*state_ret = state | AGENT_FRAME_NOTRACE | AGENT_FRAME_QUIET;
+		return true;
+	}
+	if (h->options & AGENT_OPT_ROOTS) {
+		/* ftrace_graph_addr(): asked for by name, it is followed in interrupts too */
+		if (c->what & AGENT_SITE_ROOT)
+			state = (state & ~(agent_u32)AGENT_FRAME_IRQ) | AGENT_FRAME_ROOT |
+				(in_hardirq() ? AGENT_FRAME_IRQ : 0);
+		if (!(state & AGENT_FRAME_ROOT))
+			return false;
+	}
+	*state_ret = state;
+	return !(h->options & AGENT_OPT_NO_IRQS) || state & AGENT_FRAME_IRQ || !in_hardirq();
+}
+
+/* The one step that frees: whoever turns slot from the cell's address into 0 disposes of the frame. */
+static void free_frame(struct call *c, struct agent_frame *f, const agent_u64 *cell)
+{
+	if (change(&f->slot, (agent_u64)cell, 0))
+		put_frame(c->cpu, f);
+}
+
+/* There is nothing to follow it with. Under a threshold only returns count. */
+static void not_followed(struct call *c, const struct full_regs *r, agent_u32 state)
+{
+	count(&c->cpu->lost_frames);
+	if (state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD))
+		return;
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	c->tsc = rdtsc();
+	record_call(c, AGENT_REC_FUNCTION, true_parent(c, r->cell), r);
+}
+
+static void fill(const struct call *c, struct agent_frame *f, const struct full_regs *r,
+		 agent_u32 state, agent_u32 outer)
+{
+	f->ret = r->cell;
+	f->owner = c->task;
+	f->start_time = task_start_time(c->task);
+	f->tsc = c->tsc;
+	f->ip = c->ip;
+	f->parent = true_parent(c, r->cell);
+	f->pid = c->pid;
+	f->state = state;
+	f->prev = outer;
+	WRITE_ONCE(f->slot, (agent_u64)&r->cell);
+}
+
+/*
+ * The frame is filled in before slot says that it is in use, that is before the task's word names it, and
+ * all is done before the cell leads to it. A call whose entry the ring has no room for is followed all
+ * the same where what is inside depends on it.
+ */
+static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u32 outer,
+		   struct place *p)
+{
+	bool recorded = !(state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD));
+	struct agent_frame *f = take_frame(c->cpu, c->cpu_no);
+
+	if (unlikely(!f)) {
+		not_followed(c, r, state);
+		return;
+	}
+	if (recorded)
+		name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	c->tsc = rdtsc();
+	fill(c, f, r, state, outer);
+	if (state & AGENT_FRAME_TASK && !enter_task(c, p, f)) {
+		free_frame(c, f, &r->cell);
+		not_followed(c, r, state);
+		return;
+	}
+	if (recorded && !record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r)) {
+		if (!(state & AGENT_FRAME_TASK)) {
+			free_frame(c, f, &r->cell);
+			return;
+		}
+		f->state |= AGENT_FRAME_QUIET;
+	}
+	WRITE_ONCE(r->cell, trampolines() + (agent_u64)frame_number(c->h, f) * AGENT_TRAMP_BYTES);
+}
+
+/* graph_full_caller: ftrace_graph_caller, with options */
+void full_graph_entry(struct full_regs *r)
+{
+	agent_u32 state = 0, outer = 0, options;
+	struct place p = { NULL, 0, false };
+	struct call c;
+
+	if (!begin(&c, r))
+		return;
+	options = c.h->options;
+	if (options & AGENT_OPT_TASKS) {
+		find_place(&c, &p);
+		outer = innermost(&c, &p, r);
+		if (!decide(&c, outer, &state))
+			return;
+	} else if (options & AGENT_OPT_NO_IRQS && in_hardirq()) {
+		return;
+	}
+	if (c.what & AGENT_SITE_RETVAL)
+		state |= AGENT_FRAME_RETVAL;
+	if (c.h->threshold)
+		state |= AGENT_FRAME_THRESHOLD;
+	follow(&c, r, state, outer, &p);
+}
+
+/* function_full_call: function_trace_call, with arguments and task switches */
+void full_function_entry(struct full_regs *r)
+{
+	struct call c;
+
+	if (!begin(&c, r))
+		return;
+	name_task(c.cpu, c.cpu_no, c.task, c.pid);
+	c.tsc = rdtsc();
+	record_call(&c, AGENT_REC_FUNCTION, (agent_u32)r->cell, r);
+}
+
+/* return_to_handler, of a frame with a state. The guest's way on needs nothing of ours any more. */
+void full_graph_return(struct agent_frame *f, struct full_return_regs *r)
+{
+	struct call c;
+	bool has_cpu;
+
+	c.tsc = rdtsc();
+	c.h = header();
+	c.task = this_task();
+	c.pid = task_pid(c.task);
+	has_cpu = find_cpu(&c);
+	if (unlikely(!has_cpu)) /* its frame goes into the first CPU's list */
+		use_cpu(&c, 0);
+	if (unlikely(READ_ONCE(f->slot) != (agent_u64)&r->cell)) {
+		if (has_cpu)
+			count(&c.cpu->frame_errors);
+	} else if (f->state & AGENT_FRAME_TASK && f->owner == c.task) {
+		leave_task(&c, f);
+	}
+	if (likely(has_cpu) && READ_ONCE(c.h->enabled) && !(f->state & AGENT_FRAME_QUIET))
+		record_return(&c, f, r->rax);
+	free_frame(&c, f, &r->cell);
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the agent's C (full.c) has of the machine, of the guest's kernel and of the agent's assembler:
+ * inline assembler around the same fixups, and calls of the routines that both share. Only full.c
+ * includes it: compile-full.sh turns both into text that ftrace_64.S includes, where FIXUP and the
+ * labels are.
+ */
+#ifndef GUEST_AGENT_FULL_64_H
+#define GUEST_AGENT_FULL_64_H
+
+#include "guest-agent/agent_abi.h"
+#include "guest-agent/linkage.h"
+#include "guest-agent/record_64.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define STR_1(x)    #x
+#define STR(x)      STR_1(x)
+#define HOLE        STR(AGENT_HOLE)
+#define FIXUP(kind) "\n\tFIXUP " STR(kind)
+
+#define likely(x)   __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+/* Another CPU, the host or an interrupt may look at it, or change it, between any two instructions. */
+#define READ_ONCE(x)     (*(const volatile __typeof__(x) *)&(x))
+#define WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
+
+/* Pointers into the agent's data, and of the guest's stack, are made of numbers. */
+/* NOLINTBEGIN(performance-no-int-to-ptr) */
+
+static inline struct agent_header *header(void)
+{
+	struct agent_header *h;
+
+	__asm__("leaq " HOLE "(%%rip), %0" FIXUP(AGENT_FIX_DATA) : "=r"(h));
+	return h;
+}
+
+static inline agent_u64 trampolines(void)
+{
+	agent_u64 va;
+
+	__asm__("leaq agent_trampolines(%%rip), %0" : "=r"(va));
+	return va;
+}
+
+static inline void *in_data(const struct agent_header *h, agent_u64 off)
+{
+	return (char *)h + off;
+}
+
+static inline struct agent_frame *frame_at(const struct agent_header *h, agent_u32 n)
+{
+	return (struct agent_frame *)in_data(h, h->frames_off) + n;
+}
+
+static inline agent_u32 frame_number(const struct agent_header *h, const struct agent_frame *f)
+{
+	return (agent_u32)(f - frame_at(h, 0));
+}
+
+static inline agent_u32 this_cpu(void)
+{
+	agent_u32 cpu;
+
+	__asm__ volatile("movl %%gs:" HOLE ", %0" FIXUP(AGENT_FIX_GS_CPU) : "=r"(cpu));
+	return cpu;
+}
+
+static inline agent_u64 this_task(void)
+{
+	agent_u64 task;
+
+	__asm__ volatile("movq %%gs:" HOLE ", %0" FIXUP(AGENT_FIX_GS_CURRENT) : "=r"(task));
+	return task;
+}
+
+static inline agent_u32 preempt_count(void)
+{
+	agent_u32 count;
+
+	__asm__ volatile("movl %%gs:" HOLE ", %0" FIXUP(AGENT_FIX_GS_PREEMPT) : "=r"(count));
+	return count;
+}
+
+static inline agent_u32 task_pid(agent_u64 task)
+{
+	agent_u32 pid;
+
+	__asm__ volatile("movl " HOLE "(%1), %0" FIXUP(AGENT_FIX_TASK_PID) : "=r"(pid) : "r"(task));
+	return pid;
+}
+
+static inline agent_u64 task_start_time(agent_u64 task)
+{
+	agent_u64 t;
+
+	__asm__ volatile("movq " HOLE "(%1), %0" FIXUP(AGENT_FIX_TASK_START) : "=r"(t) : "r"(task));
+	return t;
+}
+
+/* comm[0..7] + 2 * comm[8..15], as in agent_cpu.last_comm */
+static inline agent_u64 task_comm(agent_u64 task)
+{
+	const agent_u64 *comm;
+
+	__asm__ volatile("leaq " HOLE "(%1), %0" FIXUP(AGENT_FIX_TASK_COMM)
+			 : "=r"(comm)
+			 : "r"(task));
+	return READ_ONCE(comm[0]) + 2 * READ_ONCE(comm[1]);
+}
+
+static inline bool task_migrates(agent_u64 task)
+{
+	const unsigned char *disabled;
+
+	__asm__ volatile("leaq " HOLE "(%1), %0" FIXUP(AGENT_FIX_TASK_MIGRATE)
+			 : "=r"(disabled)
+			 : "r"(task));
+	return READ_ONCE(*disabled) == 0;
+}
+
+static inline agent_u64 rdtsc(void)
+{
+	agent_u32 lo, hi;
+
+	__asm__ volatile("rdtsc" : "=a"(lo), "=d"(hi));
+	return (agent_u64)hi << 32 | lo;
+}
+
+static inline agent_u64 flags(void)
+{
+	agent_u64 v;
+
+	__asm__ volatile("pushfq\n\tpopq %0" : "=r"(v));
+	return v;
+}
+
+/* Low 36 bits of a record's word 2: what LOW_36 of record_64.h works out. */
+static inline agent_u64 record_low36(agent_u64 task, agent_u32 pid, agent_u32 type)
+{
+	agent_u32 count = preempt_count() - PREEMPT_COUNT_IDLE;
+	register agent_u64 r11 __asm__("r11");
+
+	if (likely(count <= AGENT_CTX_PREEMPT && task_migrates(task))) {
+		agent_u32 off = (agent_u32)~flags() & X86_EFLAGS_IF;
+
+		return (agent_u64)(count | off >> 2) << AGENT_CTX_SHIFT | type << AGENT_TYPE_SHIFT |
+		       pid;
+	}
+	r11 = task;
+	__asm__ volatile("call gen_context"
+			 : "+r"(r11)
+			 : "S"((agent_u64)(type << AGENT_TYPE_SHIFT | pid))
+			 : "rax", "rdx", "cc");
+	return r11;
+}
+
+static inline void name_task(struct agent_cpu *cpu, agent_u32 cpu_no, agent_u64 task, agent_u32 pid)
+{
+	register agent_u64 r10 __asm__("r10") = cpu_no;
+	register agent_u64 r11 __asm__("r11") = task;
+
+	if (likely(READ_ONCE(cpu->last_comm) == task_comm(task) && READ_ONCE(cpu->last_pid) == pid))
+		return;
+	__asm__ volatile("call name_task"
+			 :
+			 : "c"(cpu), "r"(r10), "r"(r11), "S"((agent_u64)pid)
+			 : "rax", "rdx", "cc", "memory");
+}
+
+static inline struct agent_frame *take_frame(struct agent_cpu *cpu, agent_u32 cpu_no)
+{
+	register agent_u64 r10 __asm__("r10") = cpu_no;
+	struct agent_frame *f;
+
+	__asm__ volatile("call take_frame"
+			 : "=D"(f)
+			 : "c"(cpu), "r"(r10)
+			 : "rax", "rdx", "r8", "cc", "memory");
+	return f;
+}
+
+static inline void put_frame(struct agent_cpu *cpu, struct agent_frame *f)
+{
+	__asm__ volatile("call put_frame"
+			 :
+			 : "c"(cpu), "D"(f)
+			 : "rax", "rdx", "r8", "cc", "memory");
+}
+
+static inline bool change(agent_u64 *p, agent_u64 from, agent_u64 to)
+{
+	return __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+static inline void count(agent_u64 *p)
+{
+	__atomic_fetch_add(p, 1, __ATOMIC_RELAXED);
+}
+/* NOLINTEND(performance-no-int-to-ptr) */
+
+#endif

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Options of a trace as the agent has them. See options.h. */
+#include "patcher/options.h"
+
+#include "base/cleanup.h"
+#include "patcher/agent.h"
+#include "patcher/text.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HEADER(member) offsetof(struct agent_header, member)
+#define ARGS_MASK      ((u32)AGENT_SITE_ARGS_MASK << AGENT_SITE_ARGS_SHIFT)
+#define GRAPH_SITE     (AGENT_SITE_ROOT | AGENT_SITE_NOTRACE | AGENT_SITE_RETVAL)
+#define NO_SITE        SIZE_MAX
+
+/* What of a site's word means anything to the tracer that is on. */
+static u32 site_mask(const struct tracing_opts *opts)
+{
+	return ARGS_MASK | (opts->graph ? GRAPH_SITE : 0);
+}
+
+void options_header(const struct tracing_opts *opts, struct agent_header *h)
+{
+	u32 any = 0, options = 0;
+
+	for (size_t i = 0; i < opts->n_sites; i++)
+		any |= opts->sites[i].what & site_mask(opts);
+	h->max_depth = opts->graph ? opts->max_depth : 0;
+	h->threshold = opts->graph ? opts->threshold : 0;
+	if (opts->graph && opts->roots)
+		options |= AGENT_OPT_ROOTS;
+	if (options || h->max_depth || h->threshold || any & AGENT_SITE_NOTRACE)
+		options |= AGENT_OPT_TASKS;
+	if (opts->graph && opts->no_irqs)
+		options |= AGENT_OPT_NO_IRQS;
+	if (opts->switches)
+		options |= AGENT_OPT_SWITCHES;
+	if (options || any & (ARGS_MASK | AGENT_SITE_RETVAL))
+		options |= AGENT_OPT_FULL;
+	h->options = options;
+}
+
+int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
+		  u64 (*ip)(void *arg, size_t i), void *arg, size_t n_ip, size_t switch_site,
+		  struct agent_site *table)
+{
+	int rc = 0;
+
+	memset(table, 0, h->site_slots * sizeof(*table));
+	for (size_t i = 0; !rc && i < opts->n_sites; i++) {
+		u32 what = opts->sites[i].what;
+
+		if (opts->sites[i].site >= n_ip || what & ~(GRAPH_SITE | ARGS_MASK) ||
+		    (what >> AGENT_SITE_ARGS_SHIFT) > AGENT_MAX_ARGS)
+			return -EINVAL;
+		what &= site_mask(opts);
+		if (what)
+			rc = agent_put_site(h, table, (u32)ip(arg, opts->sites[i].site), what);
+	}
+	if (!rc && switch_site != NO_SITE)
+		rc = agent_put_site(h, table, (u32)ip(arg, switch_site),
+				    AGENT_SITE_SWITCH | AGENT_SITE_HIDDEN);
+	return rc;
+}
+
+bool options_is_switch(const char *name)
+{
+	static const char plain[] = "finish_task_switch";
+	const char *rest = name + sizeof(plain) - 1;
+
+	if (strncmp(name, plain, sizeof(plain) - 1) != 0)
+		return false;
+	return !*rest || strncmp(rest, ".isra.", 6) == 0 || strncmp(rest, ".constprop.", 11) == 0;
+}
+
+static u64 site_ip(void *arg, size_t i)
+{
+	return kernel_sites(arg)[i].ip;
+}
+
+static int find_switch(struct guest *g, size_t *ret, struct err *err)
+{
+	const struct ftrace_site *sites = kernel_sites(g->k);
+	size_t n = kernel_site_count(g->k);
+
+	for (size_t i = 0; i < n; i++) {
+		if (sites[i].state == SITE_OK && !sites[i].module &&
+		    options_is_switch(sites[i].name)) {
+			*ret = i;
+			return 0;
+		}
+	}
+	return err_set(
+		err, -ENOENT, ERR_FILTER_EMPTY, 0,
+		"task switches cannot be told: this kernel's finish_task_switch() cannot be traced");
+}
+
+static int sites_failed(int rc, struct err *err)
+{
+	if (rc == -ENOSPC)
+		return err_set(err, rc, ERR_GUEST_UNSUPPORTED, 0,
+			       "the agent's table has no room for so many call sites");
+	return err_set(err, rc, ERR_BAD_REQUEST, 0, "a site's options make no sense");
+}
+
+/* Where its entry came to lie; what it says is settled when sites are armed. */
+static void note_switch(struct guest *g, const struct agent_site *table)
+{
+	struct guest_agent *a = &g->agent;
+
+	for (u32 i = 0; i < a->header.site_slots; i++) {
+		if (!(table[i].what & AGENT_SITE_SWITCH))
+			continue;
+		a->switch_what = table[i].what;
+		a->switch_off = a->header.sites_off + i * sizeof(*table) +
+				offsetof(struct agent_site, what);
+	}
+}
+
+static int write_sites(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	struct agent_header *h = &g->agent.header;
+	_cleanup_free_ struct agent_site *table = calloc(h->site_slots, sizeof(*table));
+	size_t switch_site = NO_SITE;
+	int rc;
+
+	if (!table)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for call sites");
+	if (opts->switches) {
+		rc = find_switch(g, &switch_site, err);
+		if (rc)
+			return rc;
+	}
+	rc = options_sites(opts, h, site_ip, g->k, kernel_site_count(g->k), switch_site, table);
+	if (rc)
+		return sites_failed(rc, err);
+	g->agent.switches = opts->switches;
+	g->agent.switch_site = (u32)switch_site;
+	note_switch(g, table);
+	return agent_write_header(g, h->sites_off, table, h->site_slots * sizeof(*table), err);
+}
+
+static int clear_tasks(struct guest *g, struct err *err)
+{
+	static const struct agent_task none[512];
+	const struct agent_header *h = &g->agent.header;
+	int rc = 0;
+
+	for (u32 first = 0; !rc && first < h->task_slots; first += ARRAY_SIZE(none)) {
+		u32 n = MIN((u32)ARRAY_SIZE(none), h->task_slots - first);
+
+		rc = agent_write_header(g, h->tasks_off + first * sizeof(*none), none,
+					n * sizeof(*none), err);
+	}
+	return rc;
+}
+
+int options_write(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	struct agent_header *h = &g->agent.header;
+	int rc = write_sites(g, opts, err);
+
+	if (rc)
+		return rc;
+	options_header(opts, h);
+	rc = agent_write_header(g, HEADER(options), &h->options, sizeof(h->options), err);
+	if (!rc)
+		rc = agent_write_header(g, HEADER(max_depth), &h->max_depth, sizeof(h->max_depth),
+					err);
+	if (!rc)
+		rc = agent_write_header(g, HEADER(threshold), &h->threshold, sizeof(h->threshold),
+					err);
+	return rc ? rc : clear_tasks(g, err);
+}
+
+int options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret, size_t *n_ret,
+		     struct err *err)
+{
+	struct guest_agent *a = &g->agent;
+	_cleanup_free_ u32 *v = malloc((n + 1) * sizeof(*v));
+	u32 what = a->switch_what & ~(u32)AGENT_SITE_HIDDEN;
+	int rc = 0;
+
+	if (!v)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
+	if (n)
+		memcpy(v, site, n * sizeof(*v));
+	if (a->switches) {
+		a->switch_hidden = true;
+		for (size_t i = 0; i < n; i++)
+			a->switch_hidden &= site[i] != a->switch_site;
+		if (a->switch_hidden) {
+			v[n++] = a->switch_site;
+			what |= AGENT_SITE_HIDDEN;
+		}
+		rc = agent_write_header(g, a->switch_off, &what, sizeof(what), err);
+	}
+	*ret = no_cleanup_ptr(v);
+	*n_ret = n;
+	return rc;
+}
+
+int options_armed(struct guest *g, struct err *err)
+{
+	u64 ip;
+
+	if (!g->agent.switches)
+		return 0;
+	ip = kernel_sites(g->k)[g->agent.switch_site].ip;
+	for (size_t i = 0; i < g->n_armed; i++) {
+		if (g->armed[i].addr == ip &&
+		    (g->armed[i].result == TEXT_DONE || g->armed[i].result == TEXT_ALREADY))
+			return 0;
+	}
+	return err_set(
+		err, -EBUSY, ERR_CONFLICT, ip,
+		"task switches cannot be told: the guest itself traces finish_task_switch()");
+}

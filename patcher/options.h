@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What struct tracing_opts asks of the agent, in the agent's terms: options and tables in its data. */
+#ifndef PATCHER_OPTIONS_H
+#define PATCHER_OPTIONS_H
+
+#include "patcher/tracing.h"
+
+/**
+ * options_header - members of @h that follow from @opts: options, max_depth, threshold
+ *
+ * Pure. Options stay 0 where the plain path does: then what it writes is all that is asked for.
+ */
+void options_header(const struct tracing_opts *opts, struct agent_header *h);
+
+/**
+ * options_sites - fill the agent's site table
+ * @ip:          call sites of the kernel, @n_ip of them: what tracing_site.site counts
+ * @switch_site: index of finish_task_switch(), or SIZE_MAX for none; HIDDEN until it is armed for itself
+ * @table:       h->site_slots entries; written
+ *
+ * Pure. Return: 0; -EINVAL a site or what is asked of it is out of range; -ENOSPC see agent_put_site().
+ */
+must_check int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
+			     u64 (*ip)(void *arg, size_t i), void *arg, size_t n_ip,
+			     size_t switch_site, struct agent_site *table);
+
+/** options_is_switch - is it the name of finish_task_switch(), as the compiler may have it? */
+bool options_is_switch(const char *name);
+
+/**
+ * options_write - the agent does as @opts says from now on; nobody is told anything yet
+ *
+ * Precondition: agent loaded and switched off. What an earlier trace has left in the table of tasks goes:
+ * a task that is still inside of that counts as in no call. Context: guest lock held.
+ * Return: 0; -ENOENT the kernel has no finish_task_switch() to trace (filter.no_match); -EINVAL what
+ * options_sites() says (bad_request); -ENOSPC; -ENOMEM; -ESRCH (vmm.gone). Undo: none is needed.
+ */
+must_check int options_write(struct guest *g, const struct tracing_opts *opts, struct err *err);
+
+/**
+ * options_arm_list - the sites to arm: @site, and finish_task_switch() where task switches are told
+ * @ret: free() it
+ *
+ * Writes to the agent whether that is there for itself too. Context: agent off; guest lock held.
+ */
+must_check int options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret,
+				size_t *n_ret, struct err *err);
+
+/** options_armed - after ftrace_make_call(): -EBUSY (conflict) when task switches cannot be told */
+must_check int options_armed(struct guest *g, struct err *err);
+
+#endif

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Options of a trace in the agent's terms: the plain path where nothing needs more, tables that hold. */
+#include "patcher/options.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ARGS(n) ((u32)(n) << AGENT_SITE_ARGS_SHIFT)
+#define IP      0x81000000u
+
+static u64 ip_of(void *arg, size_t i)
+{
+	(void)arg;
+	return 0xffffffff00000000ull | (IP + 16 * i);
+}
+
+static struct agent_header header(u32 site_slots)
+{
+	struct agent_header h = { .nr_cpus = 2,
+				  .ring_slots = 1024,
+				  .nr_frames = 64,
+				  .site_slots = site_slots,
+				  .task_slots = 16 };
+
+	assert_int_equal(agent_layout(&h), 0);
+	return h;
+}
+
+/* As the agent looks it up. */
+static u32 what_of(const struct agent_header *h, const struct agent_site *table, u32 ip)
+{
+	u32 at = agent_site_slot(h, ip);
+
+	for (u32 n = 0; n < AGENT_SITE_PROBES; n++) {
+		const struct agent_site *s = &table[(at + n) & (h->site_slots - 1)];
+
+		if (s->ip == ip)
+			return s->what;
+		if (!s->ip)
+			return 0;
+	}
+	return 0;
+}
+
+static u32 options_of(struct tracing_opts o)
+{
+	struct agent_header h = { .options = ~0u, .max_depth = 9, .threshold = 9 };
+
+	options_header(&o, &h);
+	assert_int_equal(h.max_depth, o.graph ? o.max_depth : 0);
+	assert_int_equal(h.threshold, o.graph ? o.threshold : 0);
+	return h.options;
+}
+
+static void only_what_is_needed(void **state)
+{
+	const u32 full = AGENT_OPT_FULL, tasks = AGENT_OPT_FULL | AGENT_OPT_TASKS;
+	const struct tracing_site args = { 1, ARGS(2) }, notrace = { 1, AGENT_SITE_NOTRACE },
+				  retval = { 1, AGENT_SITE_RETVAL };
+
+	(void)state;
+	assert_int_equal(options_of((struct tracing_opts){ .graph = true }), 0);
+	assert_int_equal(options_of((struct tracing_opts){ .n_pids = 1 }), 0);
+	assert_int_equal(options_of((struct tracing_opts){ .graph = true, .max_depth = 1 }), tasks);
+	assert_int_equal(options_of((struct tracing_opts){ .graph = true, .threshold = 1 }), tasks);
+	assert_int_equal(options_of((struct tracing_opts){ .graph = true, .roots = true }),
+			 tasks | AGENT_OPT_ROOTS);
+	assert_int_equal(options_of((struct tracing_opts){ .graph = true, .no_irqs = true }),
+			 full | AGENT_OPT_NO_IRQS);
+	assert_int_equal(options_of((struct tracing_opts){ .switches = true }),
+			 full | AGENT_OPT_SWITCHES);
+	assert_int_equal(
+		options_of((struct tracing_opts){ .graph = true, .sites = &notrace, .n_sites = 1 }),
+		tasks);
+	assert_int_equal(
+		options_of((struct tracing_opts){ .graph = true, .sites = &retval, .n_sites = 1 }),
+		full);
+	for (u32 graph = 0; graph < 2; graph++)
+		assert_int_equal(options_of((struct tracing_opts){
+					 .graph = graph, .sites = &args, .n_sites = 1 }),
+				 full);
+	/* what only function_graph has does not slow the function tracer down */
+	assert_int_equal(options_of((struct tracing_opts){ .max_depth = 1,
+							   .threshold = 1,
+							   .roots = true,
+							   .no_irqs = true,
+							   .sites = &notrace,
+							   .n_sites = 1 }),
+			 0);
+}
+
+static void sites_are_found(void **state)
+{
+	struct agent_header h = header(64);
+	struct agent_site table[64];
+	const struct tracing_site sites[] = {
+		{ 3, AGENT_SITE_ROOT },
+		{ 5, ARGS(6) | AGENT_SITE_RETVAL },
+		{ 3, ARGS(2) },
+	};
+	struct tracing_opts o = { .graph = true, .sites = sites, .n_sites = 3 };
+
+	(void)state;
+	assert_int_equal(options_sites(&o, &h, ip_of, NULL, 10, 5, table), 0);
+	assert_int_equal(what_of(&h, table, IP + 48), AGENT_SITE_ROOT | ARGS(2));
+	assert_int_equal(what_of(&h, table, IP + 80),
+			 ARGS(6) | AGENT_SITE_RETVAL | AGENT_SITE_SWITCH | AGENT_SITE_HIDDEN);
+	assert_int_equal(what_of(&h, table, IP), 0);
+	o.graph = false;
+	assert_int_equal(options_sites(&o, &h, ip_of, NULL, 10, SIZE_MAX, table), 0);
+	assert_int_equal(what_of(&h, table, IP + 48), ARGS(2));
+	assert_int_equal(what_of(&h, table, IP + 80), ARGS(6));
+	assert_int_equal(options_sites(&o, &h, ip_of, NULL, 5, SIZE_MAX, table), -EINVAL);
+}
+
+static void nonsense_is_refused(void **state)
+{
+	struct agent_header h = header(64);
+	struct agent_site table[64];
+	static const u32 bad[] = { AGENT_SITE_SWITCH, AGENT_SITE_HIDDEN, 0x20,
+				   ARGS(7),           1u << 11,          1u << 31 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		struct tracing_site s = { 1, bad[i] };
+		struct tracing_opts o = { .sites = &s, .n_sites = 1 };
+
+		assert_int_equal(options_sites(&o, &h, ip_of, NULL, 10, SIZE_MAX, table), -EINVAL);
+	}
+}
+
+/* Half full, as the patcher makes it at most; as dense as functions may lie, and at random. */
+static void tables_hold_what_they_are_for(void **state)
+{
+	const u32 slots = 131072;
+	struct agent_header h = header(slots);
+	struct agent_site *table = malloc(slots * sizeof(*table));
+	u32 *ips = malloc(slots / 2 * sizeof(*ips));
+
+	(void)state;
+	assert_non_null(table);
+	assert_non_null(ips);
+	for (u32 round = 0; round < 6; round++) {
+		u32 ip = IP, seed = round + 1;
+
+		memset(table, 0, slots * sizeof(*table));
+		for (u32 i = 0; i < slots / 2; i++) {
+			seed = seed * 1664525 + 1013904223;
+			ip += round < 3 ? 16u << round : 16 + (seed >> 16) % 977;
+			ips[i] = ip;
+			assert_int_equal(agent_put_site(&h, table, ip, i | 1u << 31), 0);
+		}
+		for (u32 i = 0; i < slots / 2; i++) {
+			assert_int_equal(what_of(&h, table, ips[i]), i | 1u << 31);
+			assert_int_equal(what_of(&h, table, ips[i] + 1), 0);
+		}
+	}
+	free(table);
+	free(ips);
+}
+
+static void full_tables_say_so(void **state)
+{
+	struct agent_header h = header(64);
+	struct agent_site table[64] = { { 0, 0 } };
+	int rc = 0;
+	u32 n = 0;
+
+	(void)state;
+	assert_int_equal(agent_put_site(&h, table, 0, 1), -EINVAL);
+	while (!rc) {
+		rc = agent_put_site(&h, table, IP + 16 * n, 1);
+		n++;
+		assert_true(n <= 65);
+	}
+	assert_int_equal(rc, -ENOSPC);
+	assert_true(n > 48);
+	h.site_slots = 0;
+	assert_int_equal(agent_put_site(&h, table, IP, 1), -EINVAL);
+}
+
+static void its_name(void **state)
+{
+	(void)state;
+	assert_true(options_is_switch("finish_task_switch"));
+	assert_true(options_is_switch("finish_task_switch.isra.0"));
+	assert_true(options_is_switch("finish_task_switch.constprop.12"));
+	assert_false(options_is_switch("finish_task_switches"));
+	assert_false(options_is_switch("finish_task_switch.cold"));
+	assert_false(options_is_switch("finish_task"));
+	assert_false(options_is_switch(""));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(only_what_is_needed),
+		cmocka_unit_test(sites_are_found),
+		cmocka_unit_test(nonsense_is_refused),
+		cmocka_unit_test(tables_hold_what_they_are_for),
+		cmocka_unit_test(full_tables_say_so),
+		cmocka_unit_test(its_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
