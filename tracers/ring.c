@@ -106,9 +106,8 @@ static inline enum slot_state slot_state(const struct ring_reader *r, const u64 
 	u64 type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
 
 	if (has == lap && ((sum ^ w[2]) & ~LOW36) == 0)
-		return type >= AGENT_REC_FUNCTION && type <= AGENT_REC_SWITCH
-			       ? SLOT_VALID
-			       : SLOT_SENSELESS;
+		return type >= AGENT_REC_FUNCTION && type <= AGENT_REC_SWITCH ? SLOT_VALID
+									      : SLOT_SENSELESS;
 	return has != lap && (u16)(has - lap) < 0x8000 ? SLOT_NEWER : SLOT_UNWRITTEN;
 }
 
@@ -182,8 +181,7 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 	u32 what = w[2] >> AGENT_CTX_SHIFT & AGENT_CTX_MASK, number = what & AGENT_DATA_NUMBER;
 
 	r->stats.data++;
-	if (!r->held || rec->tsc != (w[0] & AGENT_TSC_MASK) ||
-	    rec->pid != (w[2] & AGENT_PID_MASK))
+	if (!r->held || rec->tsc != (w[0] & AGENT_TSC_MASK) || rec->pid != (w[2] & AGENT_PID_MASK))
 		return;
 	r->stats.torn -= r->held_gap;
 	r->stats.data += r->held_gap;
@@ -289,8 +287,11 @@ static u64 take_span(struct ring_reader *r, const struct span *s, u64 head, stru
 	for (u64 i = 0; i < s->n; i++) {
 		const u64 *w = &s->raw[i * WORDS];
 		u64 index = s->first + i;
-		enum slot_state state = slot_state(r, w, index);
+		enum slot_state state;
 
+		if (*n == s->max)
+			return i;
+		state = slot_state(r, w, index);
 		if (__builtin_expect(state == SLOT_VALID, 1)) {
 			if (!take(r, s, i, out, n))
 				return i;
@@ -364,7 +365,7 @@ static int drain(struct ring_reader *r, struct ring_record *out, struct span *s,
 			return err;
 		taken = take_span(r, s, head, out, n_ret);
 		r->pos += taken;
-		if (taken < s->n)
+		if (taken < s->n && *n_ret < s->max)
 			return 0;
 	}
 	/* a record and its DATA are reserved together */

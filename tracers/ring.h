@@ -122,7 +122,7 @@ must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
  * Records may be followed by AGENT_REC_DATA: each is held until what follows it in the ring was read,
  * or nothing that was reserved does. Without it DATA are dropped.
  */
-#define RING_DATA  2
+#define RING_DATA 2
 
 /**
  * ring_drain - take what is there
