@@ -403,6 +403,12 @@ static void trace_free(struct trace *t)
 	free(t);
 }
 
+/* Values that a record of this trace can have. */
+static u32 words_kept(const struct trace_opts *opts)
+{
+	return opts->args ? TRACE_MAX_ARGS : opts->retval;
+}
+
 static int trace_new(struct guest *g, const struct trace_opts *opts, struct trace **ret,
 		     struct err *err)
 {
@@ -428,7 +434,7 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	t->graph = graph;
 	t->info.tracer = tracers[graph];
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
-	rc = store_create(opts->buffer_records, &t->store, err);
+	rc = store_create(opts->buffer_records, words_kept(opts), &t->store, err);
 	if (rc) {
 		trace_free(t);
 		return rc;

@@ -19,7 +19,8 @@ enum trace_type {
 	TRACE_GRAPH_ENTRY,
 	TRACE_GRAPH_RETURN,
 	TRACE_GRAPH_NEVER, /* an entry's function will never return: its task ended inside */
-	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid */
+	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid; no function */
+	TRACE_TRACER, /* trace_set_graph(): those after it are function_graph's if @depth, else function's */
 };
 
 #define TRACE_MAX_ARGS 6
@@ -70,6 +71,7 @@ struct trace_opts {
 	bool no_sleep_time; /* sleep-time off: durations without the time that the task was switched out */
 	bool retval; /* funcgraph-retval */
 	bool args; /* func-args, funcgraph-args; the function tracer too */
+	bool switches; /* task switches are told, too: TRACE_SWITCH of all CPUs, whatever the pids */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
 };
