@@ -2,7 +2,7 @@
 /* BTF: index the type section once, then look types up by name and members by path. */
 #include "symbols/btf.h"
 
-#include "symbols/mem.h"
+#include "symbols/btf_priv.h"
 #include "symbols/sym_table.h"
 
 #include <errno.h>
@@ -10,65 +10,14 @@
 
 #define BTF_MAGIC         0xeb9fu
 #define BTF_HDR_BYTES     24u /* up to str_len; hdr_len may grow */
-#define BTF_TYPE_BYTES    12u /* name_off, info, size or type */
 #define BTF_MEMBER_BYTES  12u
 #define BTF_BLOB_MAX      (64u << 20)
 #define BTF_NAME_MAX      512u /* longer names are not looked up */
-#define BTF_CHAIN_MAX     32u /* typedef of const of ... */
 #define BTF_DEPTH_MAX     16u /* anonymous structs in one another */
 #define BTF_MEMBER_BUDGET 65536u
-
-/* include/uapi/linux/btf.h v6.12 */
-enum kind {
-	KIND_INT = 1,
-	KIND_PTR,
-	KIND_ARRAY,
-	KIND_STRUCT,
-	KIND_UNION,
-	KIND_ENUM,
-	KIND_FWD,
-	KIND_TYPEDEF,
-	KIND_VOLATILE,
-	KIND_CONST,
-	KIND_RESTRICT,
-	KIND_FUNC,
-	KIND_FUNC_PROTO,
-	KIND_VAR,
-	KIND_DATASEC,
-	KIND_FLOAT,
-	KIND_DECL_TAG,
-	KIND_TYPE_TAG,
-	KIND_ENUM64,
-	KIND_MAX,
-};
-
-struct type {
-	const u8 *extra; /* what follows the common part */
-	u32 name;
-	u32 size; /* or the type that it refers to */
-	u32 vlen;
-	u32 kind;
-	bool flag;
-};
-
-/* @id is below n_types and not 0; the positions were checked when indexed. */
-static struct type type_get(const struct btf_types *b, u32 id)
-{
-	const u8 *p = b->blob + b->types[id];
-	u32 info = load_u32(p + 4);
-
-	return (struct type){ .extra = p + BTF_TYPE_BYTES,
-			      .name = load_u32(p),
-			      .size = load_u32(p + 8),
-			      .vlen = info & 0xffff,
-			      .kind = info >> 24 & 0x1f,
-			      .flag = info >> 31 };
-}
-
-static const char *string_at(const struct btf_types *b, u32 off)
-{
-	return off < b->strings_bytes ? (const char *)b->blob + b->strings + off : "";
-}
+#define NAME_TWICE        0x80000000u /* in a hash slot: there is another function of the name */
+#define RANK_FUNC         4u
+#define RANK_TYPE_MAX     3u
 
 /* Bytes behind the common part; false for a kind that does not exist. */
 static bool extra_bytes(u32 kind, u32 vlen, u32 *ret)
@@ -89,10 +38,15 @@ static bool extra_bytes(u32 kind, u32 vlen, u32 *ret)
 	return true;
 }
 
-/* Which of several types of one name is meant; 0 is not looked up by name. */
+/*
+ * Which of several types of one name is meant; 0 is not looked up by name. A function shares its
+ * name with a type now and then, and is never asked for as one.
+ */
 static u32 kind_rank(u32 kind)
 {
 	switch (kind) {
+	case KIND_FUNC:
+		return RANK_FUNC;
 	case KIND_STRUCT:
 	case KIND_UNION:
 		return 3;
@@ -121,7 +75,7 @@ static u32 *hash_slot(const struct btf_types *b, const char *name, u32 rank, u64
 
 		if (!*slot)
 			return slot;
-		t = type_get(b, *slot);
+		t = type_get(b, *slot & ~NAME_TWICE);
 		if (kind_rank(t.kind) == rank && !strcmp(string_at(b, t.name), name))
 			return slot;
 	}
@@ -210,6 +164,8 @@ static bool names_index(struct btf_types *b)
 			return false;
 		if (!*slot)
 			*slot = id;
+		else if (t.kind == KIND_FUNC)
+			*slot |= NAME_TWICE;
 	}
 	return true;
 }
@@ -272,8 +228,7 @@ void btf_types_deinit(struct btf_types *b)
 	*b = (struct btf_types){ 0 };
 }
 
-/* Through typedefs and qualifiers to the type itself; 0 when there is none. */
-static u32 strip(const struct btf_types *b, u32 id)
+u32 btf_strip(const struct btf_types *b, u32 id)
 {
 	for (u32 i = 0; i < BTF_CHAIN_MAX; i++) {
 		struct type t;
@@ -303,7 +258,7 @@ static int size_of(const struct btf_types *b, u32 id, u32 *ret)
 	for (u32 i = 0; i < BTF_CHAIN_MAX; i++) {
 		struct type t;
 
-		id = strip(b, id);
+		id = btf_strip(b, id);
 		if (!id)
 			return -EUCLEAN;
 		t = type_get(b, id);
@@ -316,7 +271,7 @@ static int size_of(const struct btf_types *b, u32 id, u32 *ret)
 		}
 		if (t.kind == KIND_PTR)
 			n *= 8; /* 64-bit guests only */
-		else if (kind_rank(t.kind) || t.kind == KIND_FLOAT)
+		else if ((kind_rank(t.kind) && t.kind != KIND_FUNC) || t.kind == KIND_FLOAT)
 			n *= t.size;
 		else
 			return -EUCLEAN;
@@ -332,7 +287,7 @@ static u32 find_type(const struct btf_types *b, const char *name)
 {
 	if (!*name || !b->hash)
 		return 0;
-	for (u32 rank = 3; rank >= 1; rank--) {
+	for (u32 rank = RANK_TYPE_MAX; rank >= 1; rank--) {
 		u64 budget = 65536;
 		const u32 *slot = hash_slot(b, name, rank, &budget);
 
@@ -340,6 +295,14 @@ static u32 find_type(const struct btf_types *b, const char *name)
 			return *slot;
 	}
 	return 0;
+}
+
+u32 btf_find_func(const struct btf_types *b, const char *name)
+{
+	u64 budget = 65536;
+	const u32 *slot = *name && b->hash ? hash_slot(b, name, RANK_FUNC, &budget) : NULL;
+
+	return slot && !(*slot & NAME_TWICE) ? *slot : 0;
 }
 
 struct search {
@@ -356,7 +319,7 @@ static int member_find(struct search *s, u32 id, u64 bit_base, u32 depth)
 {
 	struct type t;
 
-	id = strip(s->b, id);
+	id = btf_strip(s->b, id);
 	if (!id || depth > BTF_DEPTH_MAX)
 		return -EUCLEAN;
 	t = type_get(s->b, id);
@@ -390,7 +353,7 @@ static u32 element(const struct btf_types *b, u32 id)
 	for (u32 i = 0; i < BTF_CHAIN_MAX; i++) {
 		struct type t;
 
-		id = strip(b, id);
+		id = btf_strip(b, id);
 		if (!id)
 			return 0;
 		t = type_get(b, id);
@@ -440,8 +403,7 @@ int btf_types_size(const struct btf_types *b, const char *type, u32 *size_ret)
 	return id ? size_of(b, id, size_ret) : -ENOENT;
 }
 
-/* Enumerator @i; before the flag existed values were read as signed (libbpf does, too). */
-static s64 enum_value(const struct btf_types *b, const struct type *t, u32 i, const char **name_ret)
+s64 btf_enum_value(const struct btf_types *b, const struct type *t, u32 i, const char **name_ret)
 {
 	const u8 *e = t->extra + (size_t)i * (t->kind == KIND_ENUM64 ? 12 : 8);
 	u32 low = load_u32(e + 4);
@@ -461,7 +423,7 @@ static u32 enum_find(const struct btf_types *b, const char *enumerator, s64 *val
 
 		for (u32 i = 0; i < t.vlen; i++) {
 			const char *name;
-			s64 val = enum_value(b, &t, i, &name);
+			s64 val = btf_enum_value(b, &t, i, &name);
 
 			if (!strcmp(name, enumerator)) {
 				*val_ret = val;
@@ -490,7 +452,7 @@ int btf_types_enum_each(const struct btf_types *b, const char *enumerator,
 	for (u32 i = 0; i < t.vlen; i++) {
 		const char *name;
 
-		val = enum_value(b, &t, i, &name);
+		val = btf_enum_value(b, &t, i, &name);
 		fn(arg, name, val);
 	}
 	return 0;

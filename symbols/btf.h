@@ -9,6 +9,8 @@
 
 #include "base/types.h"
 
+struct kernel_func;
+
 struct btf_types {
 	u8 *blob;
 	size_t len;
@@ -55,5 +57,16 @@ must_check int btf_types_enum(const struct btf_types *b, const char *enumerator,
  */
 must_check int btf_types_enum_each(const struct btf_types *b, const char *enumerator,
 				   void (*fn)(void *arg, const char *name, s64 val), void *arg);
+
+/**
+ * btf_types_func - prototype of a function, and the registers that its parameters come in
+ *
+ * Return: 0; -ENOENT no function of that name, or several that differ; -EUCLEAN the types do not make
+ * sense. kernel_btf_func()'s contract otherwise.
+ */
+must_check int btf_types_func(const struct btf_types *b, const char *name, struct kernel_func *ret);
+
+/** btf_types_enum_name - name of @val in the enum @id (typedefs are followed); NULL when it has none */
+const char *btf_types_enum_name(const struct btf_types *b, u32 id, s64 val);
 
 #endif

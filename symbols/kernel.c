@@ -372,6 +372,16 @@ int kernel_btf_enum(const struct kernel *k, const char *enumerator, s64 *val_ret
 	return btf_types_enum(&k->btf, enumerator, val_ret);
 }
 
+int kernel_btf_func(const struct kernel *k, const char *name, struct kernel_func *ret)
+{
+	return btf_types_func(&k->btf, name, ret);
+}
+
+const char *kernel_btf_enum_name(const struct kernel *k, u32 btf_id, s64 val)
+{
+	return btf_types_enum_name(&k->btf, btf_id, val);
+}
+
 /*
  * __per_cpu_offset[cpu] + symbol: per-CPU symbols are offsets from 0 up to v6.14, and addresses in
  * the image since (commit 9d7de2aa8b41 "x86/percpu/64: Use relative percpu offsets"), where the

@@ -25,7 +25,7 @@
 #define WALK_MAX    4096u /* of one task's open calls: a guest that makes them up must not cost more */
 
 struct call {
-	u64 tsc;
+	u64 tsc, mark;
 	u32 ip, parent; /* low halves */
 	u32 outer; /* the next call outwards; in the list of free ones, the next */
 	u16 depth, cpu;
@@ -204,7 +204,7 @@ static u32 new_task(struct calls *g, u32 key)
 	return t;
 }
 
-static u16 enter(struct calls *g, u32 key, const struct ring_record *r, u32 cpu)
+static u16 enter(struct calls *g, u32 key, const struct ring_record *r, u32 cpu, u64 mark)
 {
 	u32 t = find(g, key), c;
 	u16 depth;
@@ -221,6 +221,7 @@ static u16 enter(struct calls *g, u32 key, const struct ring_record *r, u32 cpu)
 	c = g->free_call;
 	g->free_call = g->call[c].outer;
 	g->call[c] = (struct call){ .tsc = r->tsc,
+				    .mark = mark,
 				    .ip = (u32)r->ip,
 				    .parent = (u32)r->parent,
 				    .outer = g->task[t].top,
@@ -238,7 +239,7 @@ static u64 rounding(u64 ticks)
 	return ticks >> EXACT_BITS ? (1ull << (64 - __builtin_clzll(ticks) - EXACT_BITS)) - 1 : 0;
 }
 
-static u16 leave(struct calls *g, u32 key, const struct ring_record *r)
+static u16 leave(struct calls *g, u32 key, const struct ring_record *r, u64 *mark)
 {
 	u32 t = find(g, key), c, steps = 0;
 	u64 latest = r->tsc - r->ticks, earliest = latest - rounding(r->ticks);
@@ -258,6 +259,7 @@ static u16 leave(struct calls *g, u32 key, const struct ring_record *r)
 		while (g->task[t].top != c)
 			pop(g, t);
 		depth = g->call[c].depth;
+		*mark = g->call[c].mark;
 		pop(g, t);
 	} else {
 		depth = depth_inside(g, t);
@@ -269,14 +271,14 @@ static u16 leave(struct calls *g, u32 key, const struct ring_record *r)
 	return depth;
 }
 
-u16 calls_follow(struct calls *g, const struct ring_record *r, u32 cpu)
+u16 calls_follow(struct calls *g, const struct ring_record *r, u32 cpu, u64 *mark)
 {
 	u32 key = r->pid ? r->pid : IDLE | cpu;
 
 	if (r->type == RING_GRAPH_ENTRY)
-		return enter(g, key, r, cpu);
+		return enter(g, key, r, cpu, *mark);
 	if (r->type == RING_GRAPH_RETURN)
-		return leave(g, key, r);
+		return leave(g, key, r, mark);
 	return depth_inside(g, find(g, key));
 }
 
@@ -299,6 +301,12 @@ bool calls_forget(struct calls *g, u32 pid, u64 ip, u64 tsc, struct open_call *r
 		return true;
 	}
 	return false;
+}
+
+void calls_clear(struct calls *g)
+{
+	while (g->oldest != NONE)
+		forget_task(g, g->oldest);
 }
 
 void calls_lost(struct calls *g, u64 tsc)

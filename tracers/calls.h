@@ -17,14 +17,16 @@ void calls_destroy(struct calls *g);
 
 /**
  * calls_follow - take the next record of the merged stream; gives its depth
- * @r: RING_FUNCTION, RING_GRAPH_ENTRY or RING_GRAPH_RETURN
+ * @r:    RING_FUNCTION, RING_GRAPH_ENTRY or RING_GRAPH_RETURN
+ * @mark: an entry's is kept with the call; with its return it comes back, if the entry is known, else
+ *        it stays as it is
  *
  * Depth is the number of calls known to be open around the record's own, in its task. An interrupt
  * counts as called by the task that it interrupted, as in ftrace. Calls inside one that returns are
  * over, whether their own returns came or not. A return whose entry is not known changes nothing
  * else.
  */
-u16 calls_follow(struct calls *g, const struct ring_record *r, u32 cpu);
+u16 calls_follow(struct calls *g, const struct ring_record *r, u32 cpu, u64 *mark);
 
 /* A call that was open. */
 struct open_call {
@@ -44,6 +46,9 @@ bool calls_forget(struct calls *g, u32 pid, u64 ip, u64 tsc, struct open_call *r
  * through.)
  */
 void calls_lost(struct calls *g, u64 tsc);
+
+/** calls_clear - no call is open any more */
+void calls_clear(struct calls *g);
 
 /** calls_open - how many are open now */
 u32 calls_open(const struct calls *g);

@@ -360,6 +360,23 @@ u64 trace_clock_duration_ns(const struct trace_clock *c, u64 ticks)
 	return scaled(&c->cpus[0], ticks);
 }
 
+u64 trace_clock_ticks(const struct trace_clock *c, u64 ns)
+{
+	u64 low = 0, high = 1ull << 60;
+
+	if (trace_clock_duration_ns(c, high) < ns)
+		return UINT64_MAX;
+	while (low < high) {
+		u64 mid = low + (high - low) / 2;
+
+		if (trace_clock_duration_ns(c, mid) < ns)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
 u64 trace_clock_tsc(const struct trace_clock *c, u32 cpu, u64 ns)
 {
 	return cpu_tsc(clock_cpu(c, cpu), ns);

@@ -70,6 +70,13 @@ u64 trace_clock_tsc(const struct trace_clock *c, u32 cpu, u64 ns);
  */
 u64 trace_clock_duration_ns(const struct trace_clock *c, u64 ticks);
 
+/**
+ * trace_clock_ticks - the fewest ticks whose trace_clock_duration_ns() is @ns or more
+ *
+ * Beyond what the TSC counts in its life: UINT64_MAX.
+ */
+u64 trace_clock_ticks(const struct trace_clock *c, u64 ns);
+
 /** trace_clock_extend - the full TSC nearest to @near whose lower 48 bits are @tsc48 */
 u64 trace_clock_extend(u64 tsc48, u64 near);
 

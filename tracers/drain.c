@@ -6,13 +6,15 @@
 
 #include "tracers/calls.h"
 #include "tracers/comms.h"
+#include "tracers/sleeps.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define QUEUE_TOTAL  65536u /* records held over all CPUs, about 3.5 MiB */
+#define QUEUE_TOTAL  65536u /* records held over all CPUs, 8 MiB */
 #define QUEUE_MIN    512u
 #define QUEUE_MAX    16384u
 #define TSC_BITS     48
@@ -27,6 +29,12 @@ struct queue {
 	size_t first, n;
 	u32 comm_pid, comm_tgid;
 	char comm[TRACE_COMM_LEN + 1];
+};
+
+enum turn {
+	TURN_NONE,
+	TURN_TO_GRAPH,
+	TURN_TO_FUNCTION,
 };
 
 /* A call that will never return. */
@@ -54,6 +62,12 @@ struct drain {
 	struct never *never; /* told but not handed on; the oldest first */
 	size_t n_never, never_cap;
 	u64 never_handed_on;
+	u64 too_short; /* returns below the threshold without their sleep */
+	struct sleeps *sleeps; /* NULL: durations are as they are */
+	atomic_bool graph;
+	enum turn turn;
+	bool turn_told;
+	u64 turn_round;
 };
 
 /* TSC values wrap at 48 bits: compare by distance. */
@@ -111,12 +125,65 @@ static void name_task(const struct drain *d, const struct queue *q, struct trace
 	}
 }
 
+static void tell_turn(struct drain *d)
+{
+	struct trace_record t = { .ts_ns = d->last_ns,
+				  .type = TRACE_TRACER,
+				  .depth = d->turn == TURN_TO_GRAPH,
+				  .comm = "<...>" };
+
+	d->turn_told = true;
+	d->opts.record(d->opts.record_arg, &t);
+}
+
+static bool is_call(const struct ring_record *r)
+{
+	return r->type == RING_GRAPH_ENTRY || r->type == RING_GRAPH_RETURN;
+}
+
+/* What @r says besides the function; false: it is not handed on. */
+static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struct trace_record *t)
+{
+	const struct sleeper who = { cpu, r->pid };
+	u64 asleep = d->sleeps ? sleeps_total(d->sleeps, who) : 0, mark = asleep, ticks = r->ticks;
+
+	if (d->sleeps && r->type == RING_GRAPH_RETURN)
+		mark = sleeps_at(d->sleeps, who, r->tsc - ticks);
+	t->depth = calls_follow(d->calls, r, cpu, &mark);
+	if (r->has_depth)
+		t->depth = r->depth;
+	if (r->type != RING_GRAPH_RETURN) {
+		t->n_args = r->n_args;
+		memcpy(t->args, r->args, r->n_args * sizeof(*t->args));
+		return true;
+	}
+	if (asleep > mark)
+		ticks -= MIN(ticks, asleep - mark);
+	t->duration_ns = d->opts.duration(d->opts.clock_arg, ticks);
+	t->has_retval = r->has_retval;
+	t->retval = r->has_retval ? r->retval : 0;
+	if (ticks >= d->opts.threshold)
+		return true;
+	d->too_short++;
+	return false;
+}
+
+static bool take_switch(struct drain *d, u32 cpu, const struct ring_record *r,
+			struct trace_record *t)
+{
+	if (d->sleeps)
+		sleeps_switch(d->sleeps, cpu, r->prev_pid, r->pid, r->tsc);
+	t->prev_pid = r->prev_pid;
+	return d->opts.switches;
+}
+
 static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
 {
 	static const u8 types[] = {
 		[RING_FUNCTION] = TRACE_FUNCTION,
 		[RING_GRAPH_ENTRY] = TRACE_GRAPH_ENTRY,
 		[RING_GRAPH_RETURN] = TRACE_GRAPH_RETURN,
+		[RING_SWITCH] = TRACE_SWITCH,
 	};
 	struct trace_record t = { .ip = r->ip,
 				  .parent = r->parent,
@@ -125,12 +192,14 @@ static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
 				  .ctx = r->ctx,
 				  .type = types[r->type] };
 
-	if (!d->opts.graph && r->type != RING_FUNCTION)
+	if (!d->graph && is_call(r))
 		return;
+	if (r->type == RING_SWITCH ? !take_switch(d, cpu, r, &t) : !measure(d, cpu, r, &t))
+		return;
+	if (d->turn && !d->turn_told && r->type != RING_SWITCH &&
+	    is_call(r) == (d->turn == TURN_TO_GRAPH))
+		tell_turn(d);
 	t.ts_ns = d->opts.clock(d->opts.clock_arg, cpu, r->tsc);
-	t.depth = calls_follow(d->calls, r, cpu);
-	if (r->type == RING_GRAPH_RETURN)
-		t.duration_ns = d->opts.duration(d->opts.clock_arg, r->ticks);
 	name_task(d, &d->queue[cpu], &t);
 	d->last_ns = t.ts_ns;
 	d->opts.record(d->opts.record_arg, &t);
@@ -168,6 +237,8 @@ int drain_never(struct drain *d, u32 pid, u64 ip, u64 parent, u64 tsc)
 	size_t cap = MAX(d->never_cap * 2, (size_t)64);
 	struct never *more;
 
+	if (d->opts.threshold)
+		return 0;
 	if (d->n_never == d->never_cap) {
 		more = reallocarray(d->never, cap, sizeof(*more));
 		if (!more)
@@ -189,8 +260,37 @@ static void take_leading_comms(struct drain *d, struct queue *q)
 	}
 }
 
-static void merge(struct drain *d, bool all)
+enum merge_limit {
+	MERGE_WATERMARK, /* all up to the watermark is here */
+	MERGE_HELD, /* nothing new came: all is here but what a ring holds back */
+	MERGE_ALL,
+};
+
+/*
+ * A record that waits for its DATA comes before all others of its ring, and its task may have gone on
+ * to another CPU meanwhile: nothing that is later than it may be handed on. false: no limit.
+ */
+static bool limit_of(const struct drain *d, enum merge_limit kind, u64 *tsc_ret)
 {
+	bool any = kind == MERGE_WATERMARK;
+	u64 tsc;
+
+	*tsc_ret = d->watermark;
+	for (u32 cpu = 0; cpu < d->n_cpus && d->opts.data && kind != MERGE_ALL; cpu++) {
+		if (!ring_held(&d->queue[cpu].reader, &tsc) ||
+		    (any && tsc_distance(tsc, *tsc_ret) > 0))
+			continue;
+		*tsc_ret = tsc;
+		any = true;
+	}
+	return any;
+}
+
+static void merge(struct drain *d, enum merge_limit kind)
+{
+	u64 limit;
+	bool limited = limit_of(d, kind, &limit);
+
 	d->n_heap = 0;
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		take_leading_comms(d, &d->queue[cpu]);
@@ -203,7 +303,7 @@ static void merge(struct drain *d, bool all)
 		u32 cpu = d->heap[0];
 		struct queue *q = &d->queue[cpu];
 
-		if (!all && tsc_distance(head_tsc(q), d->watermark) > 0)
+		if (limited && tsc_distance(head_tsc(q), limit) > 0)
 			return;
 		hand_on(d, cpu, &q->rec[q->first]);
 		q->first++;
@@ -235,7 +335,8 @@ static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, 
 		q->first = 0;
 	}
 	room = d->cap - q->n;
-	rc = ring_drain(&q->reader, q->rec + q->n, room, now_ns, flags, &n);
+	rc = ring_drain(&q->reader, q->rec + q->n, room, now_ns,
+			flags | (d->opts.data ? RING_DATA : 0), &n);
 	for (size_t i = q->n; i < q->n + n; i++) {
 		if (q->rec[i].type != RING_COMM && tsc_distance(q->rec[i].tsc, d->newest) > 0)
 			d->newest = q->rec[i].tsc;
@@ -255,6 +356,8 @@ static void note_losses(struct drain *d)
 	lost = l.refused + l.overwritten + l.torn;
 	if (lost != d->lost)
 		calls_lost(d->calls, d->newest);
+	if (lost != d->lost && d->sleeps)
+		sleeps_lost(d->sleeps, d->newest);
 	d->lost = lost;
 }
 
@@ -278,14 +381,56 @@ static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool 
 	return rc;
 }
 
+static bool any_full(const struct drain *d)
+{
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		if (d->queue[cpu].n == d->cap)
+			return true;
+	}
+	return false;
+}
+
+void drain_expect_graph(struct drain *d)
+{
+	d->graph = true;
+}
+
+void drain_turn(struct drain *d, bool graph)
+{
+	d->turn = graph ? TURN_TO_GRAPH : TURN_TO_FUNCTION;
+	d->turn_told = false;
+	d->turn_round = d->round;
+}
+
+bool drain_turning(const struct drain *d)
+{
+	return d->turn != TURN_NONE;
+}
+
+static void end_turn(struct drain *d)
+{
+	if (!d->turn)
+		return;
+	if (!d->turn_told)
+		tell_turn(d);
+	if (d->turn == TURN_TO_FUNCTION)
+		calls_clear(d->calls);
+	d->turn = TURN_NONE;
+}
+
 int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *more_ret, struct err *err)
 {
 	int rc = round_of(d, now_ns, 0, n_ret, more_ret, err);
 
-	merge(d, !*n_ret); /* nothing new anywhere: what is held is complete */
+	if (*n_ret) /* not: nothing new anywhere, what is in the queues is complete */
+		merge(d, MERGE_WATERMARK);
+	else
+		merge(d, any_full(d) ? MERGE_ALL : MERGE_HELD);
 	d->watermark = d->newest;
 	if (d->round > NEVER_ROUNDS)
 		hand_on_never(d, d->round - NEVER_ROUNDS);
+	if (d->round > d->turn_round + NEVER_ROUNDS)
+		end_turn(d);
 	return rc;
 }
 
@@ -320,12 +465,13 @@ int drain_finish(struct drain *d, u64 wait_ns, struct err *err)
 	while (!rc && budget && monotonic_ns() < hard && pending(d)) {
 		rc = round_of(d, monotonic_ns(), RING_FINAL, &n, &more, err);
 		/* none taken: the queues are full, make room; or nothing is left */
-		merge(d, !n);
+		merge(d, n ? MERGE_WATERMARK : MERGE_ALL);
 		d->watermark = d->newest;
 		budget -= MIN(budget, (u64)n);
 	}
-	merge(d, true);
+	merge(d, MERGE_ALL);
 	hand_on_never(d, UINT64_MAX);
+	end_turn(d);
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		u64 left;
 
@@ -342,6 +488,7 @@ void drain_counts(const struct drain *d, struct drain_counts *ret)
 		ret->entries += d->queue[cpu].reader.stats.entries;
 		ret->returns += d->queue[cpu].reader.stats.returns;
 	}
+	ret->returns -= d->too_short;
 }
 
 void drain_losses(const struct drain *d, struct drain_losses *ret)
@@ -366,6 +513,7 @@ int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *
 	if (!d)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to drain rings");
 	d->opts = *opts;
+	d->graph = opts->graph;
 	d->n_cpus = opts->header.nr_cpus;
 	d->cap = MIN(MAX(QUEUE_TOTAL / MAX(d->n_cpus, 1u), QUEUE_MIN), QUEUE_MAX);
 	d->queue = calloc(d->n_cpus, sizeof(*d->queue));
@@ -373,7 +521,9 @@ int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *
 	d->comms = comms_create();
 	/* some may be open only for us, as their returns were lost */
 	d->calls = calls_create(2 * MIN(opts->header.nr_frames, (u32)AGENT_MAX_FRAMES));
-	if (!d->queue || !d->heap || !d->comms || !d->calls)
+	if (opts->no_sleep)
+		d->sleeps = sleeps_create();
+	if (!d->queue || !d->heap || !d->comms || !d->calls || (opts->no_sleep && !d->sleeps))
 		rc = -ENOMEM;
 	for (u32 cpu = 0; !rc && cpu < d->n_cpus; cpu++) {
 		d->queue[cpu].rec = calloc(d->cap, sizeof(*d->queue[cpu].rec));
@@ -404,6 +554,7 @@ void drain_destroy(struct drain *d)
 	free(d->heap);
 	comms_destroy(d->comms);
 	calls_destroy(d->calls);
+	sleeps_destroy(d->sleeps);
 	free(d->never);
 	free(d);
 }

@@ -22,6 +22,10 @@ struct drain_opts {
 	struct ring_io io; /* the agent's data */
 	struct agent_header header; /* as the host wrote it */
 	bool graph; /* function_graph: else returns are those of an earlier trace, and dropped */
+	bool data; /* records may have arguments, return values or a depth: AGENT_REC_DATA */
+	bool switches; /* hand on TRACE_SWITCH */
+	bool no_sleep; /* durations without the time that tasks were switched out; needs AGENT_REC_SWITCH */
+	u64 threshold; /* TSC ticks; returns of calls that took less, without sleep, are not handed on */
 	/* guest TSC to the guest's trace clock, ns; @tsc48 is what a record holds */
 	u64 (*clock)(void *arg, u32 cpu, u64 tsc48);
 	u64 (*duration)(void *arg, u64 ticks); /* TSC ticks to ns */
@@ -33,7 +37,7 @@ struct drain_opts {
 
 /* Records handed on by kind. */
 struct drain_counts {
-	u64 entries, returns, never;
+	u64 entries, returns, never; /* threshold: no entries, and never is not told */
 };
 
 struct drain_losses {
@@ -73,9 +77,27 @@ must_check int drain_finish(struct drain *d, u64 wait_ns, struct err *err);
  *
  * Its entry may still be in a ring. So it is handed on two rounds later, with the time of the record
  * before it in the stream: that is when it became known. Its CPU is the entry's, 0 if that is not
- * known. -ENOMEM: it is not handed on.
+ * known. Under a threshold it is not handed on, as entries are not. -ENOMEM: it is not handed on.
  */
 must_check int drain_never(struct drain *d, u32 pid, u64 ip, u64 parent, u64 tsc);
+
+/**
+ * drain_expect_graph - entries and returns may come from now on
+ *
+ * Context: any thread; before the agent may write any.
+ */
+void drain_expect_graph(struct drain *d);
+
+/**
+ * drain_turn - the agent was turned over to function_graph, or back
+ *
+ * A TRACE_TRACER goes into the stream: before the first entry or return; the other way, before the
+ * first function's record, or once all that was recorded before this call was handed on. By then calls
+ * that were open are taken for gone, as returns are not followed any more.
+ */
+void drain_turn(struct drain *d, bool graph);
+/** drain_turning - is what drain_turn() began not over yet? */
+bool drain_turning(const struct drain *d);
 
 void drain_counts(const struct drain *d, struct drain_counts *ret);
 void drain_losses(const struct drain *d, struct drain_losses *ret);

@@ -33,6 +33,8 @@
  */
 #include "tracers/filter.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,31 +149,101 @@ static int no_match(const struct filter_input *in, const char *what, const char 
 		       glob);
 }
 
-/* Set or clear the bits of all sites that one glob matches, whatever their state. */
-static int apply_glob(const struct filter_input *in, const char *glob, bool set, u64 *bitmap,
-		      struct err *err)
+/* Sites by the hash of their name, for globs that are a name; made when there are many of those. */
+struct index {
+	u32 *head, *next; /* 1 + a site; 0: none */
+	u32 mask;
+};
+
+#define INDEX_WORTH 16 /* globs */
+
+static void index_deinit(struct index *x)
 {
-	const char *what = set ? "filter" : "notrace filter";
-	bool any = false;
-
-	if (!*glob)
-		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "empty %s", what);
-	for (size_t i = 0; i < in->n; i++) {
-		u64 bit = 1ull << (i % 64);
-
-		if (!filter_match(glob, in->sites[i].name, in->sites[i].module))
-			continue;
-		any = true;
-		if (set)
-			bitmap[i / 64] |= bit;
-		else
-			bitmap[i / 64] &= ~bit;
-	}
-	return any ? 0 : no_match(in, what, glob, err);
+	free(x->head);
+	free(x->next);
 }
 
-/* Take out what may not be armed, and count. */
-static void sift(const struct filter_input *in, u64 *bitmap, struct filter_counts *ret)
+static u32 hash(const char *name, size_t len)
+{
+	u32 h = 0x811c9dc5;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (u8)name[i]) * 0x01000193;
+	return h;
+}
+
+static int index_init(struct index *x, const struct filter_input *in)
+{
+	u32 slots = 64;
+
+	while (slots < in->n)
+		slots *= 2;
+	x->mask = slots - 1;
+	x->head = calloc(slots, sizeof(*x->head));
+	x->next = calloc(in->n + 1, sizeof(*x->next));
+	if (!x->head || !x->next)
+		return -ENOMEM;
+	for (size_t i = in->n; i-- > 0;) {
+		u32 *head = &x->head[hash(in->sites[i].name, strlen(in->sites[i].name)) & x->mask];
+
+		x->next[i] = *head;
+		*head = (u32)i + 1;
+	}
+	return 0;
+}
+
+/* Bytes of the name that @glob begins with, if it is one: alone or before ":mod:"; 0: it is not. */
+static size_t plain_name(const char *glob)
+{
+	const char *mod = strstr(glob, ":mod:");
+	size_t len = mod ? (size_t)(mod - glob) : strlen(glob);
+
+	return strcspn(glob, "*?[\\") >= len ? len : 0;
+}
+
+static bool mark_if(const struct filter_input *in, const char *glob, size_t i, u64 *bitmap)
+{
+	if (!filter_match(glob, in->sites[i].name, in->sites[i].module))
+		return false;
+	bitmap[i / 64] |= 1ull << (i % 64);
+	return true;
+}
+
+/* The bits of all sites that one glob matches, whatever their state. */
+static bool mark_glob(const struct filter_input *in, const struct index *x, const char *glob,
+		      u64 *bitmap)
+{
+	size_t len = x->head ? plain_name(glob) : 0;
+	bool any = false;
+
+	if (len) {
+		for (u32 i = x->head[hash(glob, len) & x->mask]; i; i = x->next[i - 1])
+			any |= mark_if(in, glob, i - 1, bitmap);
+		return any;
+	}
+	for (size_t i = 0; i < in->n; i++)
+		any |= mark_if(in, glob, i, bitmap);
+	return any;
+}
+
+int filter_mark(const struct filter_input *in, const char *what, const char *const *globs,
+		size_t n_globs, u64 *bitmap, struct err *err)
+{
+	_cleanup_(index_deinit) struct index x = { 0 };
+
+	if (n_globs >= INDEX_WORTH && index_init(&x, in))
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
+			       in->n);
+	for (size_t i = 0; i < n_globs; i++) {
+		if (!*globs[i])
+			return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "empty %s", what);
+		if (!mark_glob(in, &x, globs[i], bitmap))
+			return no_match(in, what, globs[i], err);
+	}
+	return 0;
+}
+
+void filter_sift(const struct filter_input *in, u64 *bitmap, struct filter_counts *ret)
 {
 	for (size_t i = 0; i < in->n; i++) {
 		const struct ftrace_site *s = &in->sites[i];
@@ -194,21 +266,27 @@ static void sift(const struct filter_input *in, u64 *bitmap, struct filter_count
 int filter_select(const struct filter_input *in, const struct trace_opts *opts, u64 *bitmap,
 		  struct filter_counts *ret, struct err *err)
 {
-	int rc = 0;
+	size_t words = FILTER_BITMAP_WORDS(in->n);
+	_cleanup_free_ u64 *off = calloc(words + 1, sizeof(*off));
+	int rc;
 
 	*ret = (struct filter_counts){ 0 };
-	memset(bitmap, 0, FILTER_BITMAP_WORDS(in->n) * sizeof(*bitmap));
-	for (size_t i = 0; i < opts->n_filter && !rc; i++)
-		rc = apply_glob(in, opts->filter[i], true, bitmap, err);
-	if (!opts->n_filter) {
-		for (size_t i = 0; i < in->n; i++)
-			bitmap[i / 64] |= 1ull << (i % 64);
-	}
-	for (size_t i = 0; i < opts->n_notrace && !rc; i++)
-		rc = apply_glob(in, opts->notrace[i], false, bitmap, err);
+	if (!off)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
+			       in->n);
+	memset(bitmap, 0, words * sizeof(*bitmap));
+	for (size_t i = 0; i < in->n && !opts->n_filter; i++)
+		bitmap[i / 64] |= 1ull << (i % 64);
+	rc = filter_mark(in, "filter", opts->filter, opts->n_filter, bitmap, err);
+	if (!rc)
+		rc = filter_mark(in, "graph function", opts->graph, opts->n_graph, bitmap, err);
+	if (!rc)
+		rc = filter_mark(in, "notrace filter", opts->notrace, opts->n_notrace, off, err);
 	if (rc)
 		return rc;
-	sift(in, bitmap, ret);
+	for (size_t i = 0; i < words; i++)
+		bitmap[i] &= ~off[i];
+	filter_sift(in, bitmap, ret);
 	if (!ret->n_selected)
 		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
 			       "the filters leave no function to trace (%zu in use by the guest, "

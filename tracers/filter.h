@@ -50,14 +50,29 @@ bool filter_match(const char *filter, const char *name, const char *module);
 const char *filter_denied(const char *name, u32 version);
 
 /**
+ * filter_mark - set the bits of all sites that any of some globs matches, whatever their state
+ * @what:   what they are called in messages: "filter"
+ * @globs:  thousands of names without a wildcard cost little: they are looked up, not compared
+ * @bitmap: FILTER_BITMAP_WORDS(@in->n) words, to which bits are added
+ *
+ * Return: 0; -ENOENT a glob matches nothing (filter.no_match; names the glob, and a name much like it
+ * if there is one); -EINVAL an empty glob (bad_request); -ENOMEM.
+ */
+must_check int filter_mark(const struct filter_input *in, const char *what,
+			   const char *const *globs, size_t n_globs, u64 *bitmap, struct err *err);
+
+/** filter_sift - clear the bits of sites that may not be armed, and count */
+void filter_sift(const struct filter_input *in, u64 *bitmap, struct filter_counts *ret);
+
+/**
  * filter_select - choose the sites that @opts asks for
- * @opts:   filter, n_filter, notrace and n_notrace are used
+ * @opts:   filter, notrace and graph are used: what is in graph is armed as well
  * @bitmap: FILTER_BITMAP_WORDS(@in->n) words; bit i is set when @in->sites[i] is to be armed
  * @ret:    counts, also when it fails
  *
  * Context: any thread; the caller holds what protects the sites. Return: 0; -ENOENT a glob matches
  * nothing, or nothing that may be armed is left (filter.no_match; names the glob, and a name much
- * like it if there is one); -EINVAL an empty glob (bad_request).
+ * like it if there is one); -EINVAL an empty glob (bad_request); -ENOMEM.
  */
 must_check int filter_select(const struct filter_input *in, const struct trace_opts *opts,
 			     u64 *bitmap, struct filter_counts *ret, struct err *err);

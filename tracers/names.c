@@ -25,6 +25,25 @@ static bool cached_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret
 	return true;
 }
 
+static bool cached_func(void *arg, u64 ip, struct kernel_func *ret)
+{
+	struct names_cache *c = arg;
+	struct names_cache_func *f;
+
+	if (!c->funcs)
+		c->funcs = calloc(NAMES_CACHE_FUNCS, sizeof(*c->funcs));
+	if (!c->funcs)
+		return c->below.func(c->below.arg, ip, ret);
+	f = &c->funcs[(ip * 0x9e3779b97f4a7c15) >> 32 & (NAMES_CACHE_FUNCS - 1)];
+	if (f->ip != ip || !ip) {
+		f->known = c->below.func(c->below.arg, ip, &f->func);
+		f->ip = ip;
+	}
+	if (f->known)
+		*ret = f->func;
+	return f->known;
+}
+
 int names_cache_init(struct names_cache *c, const struct output_names *below,
 		     struct output_names *ret)
 {
@@ -32,12 +51,15 @@ int names_cache_init(struct names_cache *c, const struct output_names *below,
 	c->slots = calloc(NAMES_CACHE_SLOTS, sizeof(*c->slots));
 	if (!c->slots)
 		return -ENOMEM;
-	*ret = (struct output_names){ cached_sym, c };
+	c->funcs = NULL;
+	*ret = (struct output_names){ cached_sym, c, below->func ? cached_func : NULL };
 	return 0;
 }
 
 void names_cache_deinit(struct names_cache *c)
 {
 	free(c->slots);
+	free(c->funcs);
 	c->slots = NULL;
+	c->funcs = NULL;
 }

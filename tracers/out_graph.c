@@ -7,7 +7,9 @@
  * the order of their records; at most HOLD_MAX of them, and not beyond out_layout_flush().
  *
  * Source: Linux v6.1 kernel/trace/trace_functions_graph.c, read for its layout; trace_output.c
- * trace_find_mark(); compared with the `trace` file of 6.1 and 6.12 guests (tests/unit/data).
+ * trace_find_mark(); compared with the `trace` file of 6.1 and 6.12 guests (tests/unit/data). Return
+ * values and addresses as of v6.13, arguments as of v6.15. Under a threshold only returns are there,
+ * each with its name, as the kernel has it with tracing_thresh.
  *
  * Deviations, besides those of out_text.c for names:
  * - a call that is held in vain is shown as "f() {" and "}", as trace_pipe does for one whose return
@@ -25,6 +27,7 @@
 #include "tracers/out_layout.h"
 
 #include "tracers/fmt.h"
+#include "tracers/out_values.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +38,7 @@
 #define PROC_WIDTH     14
 #define PROC_COMM      7
 #define CPUS_AT_ONCE   64u
-#define LINE_MAX_BYTES (2 * INDENT_MAX + 8 * TEXT_NAME_MAX + 512)
+#define LINE_MAX_BYTES (2 * INDENT_MAX + 10 * TEXT_NAME_MAX + ARGS_TEXT_MAX + 512)
 
 enum held_state {
 	HELD_READY, /* all that its line needs is known */
@@ -44,7 +47,7 @@ enum held_state {
 };
 
 struct held {
-	struct trace_record r; /* HELD_LEAF: duration_ns is its return's */
+	struct trace_record r; /* HELD_LEAF: duration_ns and retval are its return's */
 	enum held_state state;
 };
 
@@ -57,6 +60,7 @@ struct cpu {
 };
 
 struct out_graph {
+	struct out_layout_opts opts;
 	size_t cpu_width;
 	u32 n_cpus;
 	struct cpu **cpu;
@@ -85,11 +89,38 @@ void out_graph_destroy(struct out_graph *o)
 	free(o);
 }
 
-void out_graph_head(struct buf *b, const struct output_meta *meta)
+void out_graph_set(struct out_graph *o, const struct out_layout_opts *opts)
 {
+	o->opts = *opts;
+}
+
+static void add_latency_head(struct buf *b, const struct out_layout_opts *opts)
+{
+	static const char *const lines[] = { "  _-----=> irqs-off        ",
+					     " / _----=> need-resched    ",
+					     "| / _---=> hardirq/softirq ",
+					     "|| / _--=> preempt-depth   ",
+					     "||| /                      " };
+	int width = 4 + (opts->abstime ? 16 : 0) + (opts->proc ? 17 : 0);
+
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++)
+		buf_addf(b, "#%*s%s\n", width, "", lines[i]);
+}
+
+/* Columns as v6.1 __print_graph_headers_flags() has them. */
+void out_graph_head(const struct out_graph *o, struct buf *b, const struct output_meta *meta)
+{
+	const struct out_layout_opts *opts = &o->opts;
+
 	buf_addf(b, "# tracer: %s\n#\n", meta->tracer);
-	buf_adds(b, "# CPU  DURATION                  FUNCTION CALLS\n"
-		    "# |     |   |                     |   |   |   |\n");
+	if (opts->latency)
+		add_latency_head(b, opts);
+	buf_addf(b, "#%s CPU%s%s  DURATION                  FUNCTION CALLS\n",
+		 opts->abstime ? "     TIME       " : "", opts->proc ? "  TASK/PID       " : "",
+		 opts->latency ? "||||   " : "");
+	buf_addf(b, "#%s |  %s%s   |   |                     |   |   |   |\n",
+		 opts->abstime ? "      |         " : "", opts->proc ? "   |    |        " : "",
+		 opts->latency ? "||||   " : "");
 }
 
 /* NULL: no memory */
@@ -212,32 +243,92 @@ static char *add_sym(char *p, u64 addr, const struct output_names *names)
 	return p;
 }
 
+/* Seconds and microseconds, rounded down. */
+static char *add_abstime(char *p, u64 ts_ns)
+{
+	u64 us = ts_ns / 1000;
+	size_t digits = fmt_digits(us / 1000000);
+
+	p = fmt_pad(p, ' ', digits < 5 ? 5 - digits : 0);
+	p = fmt_u64_n(p, us / 1000000, digits);
+	*p++ = '.';
+	return FMT_LIT(fmt_u64_n(p, us % 1000000, 6), " |  ");
+}
+
+/* What comes before the duration: v6.1 print_graph_prologue(). */
+static char *add_prologue(char *p, const struct out_graph *o, const struct trace_record *r)
+{
+	if (o->opts.abstime)
+		p = add_abstime(p, r->ts_ns);
+	p = add_cpu(p, o, r->cpu);
+	if (o->opts.proc)
+		p = FMT_LIT(add_proc(p, r->comm, r->pid), " | ");
+	if (!o->opts.latency)
+		return p;
+	*p++ = ' ';
+	out_text_flags(r->ctx, p);
+	return FMT_LIT(p + 5, " | ");
+}
+
+/* " <-name+0xoff/0xsize [module]" */
+static char *add_retaddr(char *p, u64 addr, const struct output_names *names)
+{
+	struct kernel_sym sym;
+	u64 off;
+
+	p = FMT_LIT(p, " <-");
+	if (!names->sym(names->arg, addr, &sym, &off))
+		return fmt_hex(FMT_LIT(p, "0x"), addr, 1);
+	p = fmt_printable(p, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
+	p = fmt_hex(FMT_LIT(p, "+0x"), off, 1);
+	p = fmt_hex(FMT_LIT(p, "/0x"), sym.size_bytes, 1);
+	if (!sym.module)
+		return p;
+	p = fmt_printable(FMT_LIT(p, " ["), sym.module, strnlen(sym.module, TEXT_NAME_MAX));
+	return FMT_LIT(p, "]");
+}
+
 static void set_entered(struct cpu *c, const struct trace_record *r, u64 ip)
 {
 	if (r->depth < DEPTH_MAX)
 		c->entered[r->depth] = ip;
 }
 
-static char *add_entry(char *p, struct cpu *c, const struct held *h,
+static char *add_entry(char *p, const struct out_graph *o, struct cpu *c, const struct held *h,
 		       const struct output_names *names)
 {
-	bool leaf = h->state == HELD_LEAF;
+	const struct trace_record *r = &h->r;
+	bool leaf = h->state == HELD_LEAF, comment = o->opts.retaddr || (leaf && r->has_retval);
 
-	p = leaf ? add_duration(p, h->r.duration_ns) : FMT_LIT(p, "              |  ");
-	p = add_sym(add_indent(p, &h->r), h->r.ip, names);
-	set_entered(c, &h->r, leaf ? 0 : h->r.ip);
-	return leaf ? FMT_LIT(p, "();\n") : FMT_LIT(p, "() {\n");
+	p = leaf ? add_duration(p, r->duration_ns) : FMT_LIT(p, "              |  ");
+	p = add_sym(add_indent(p, r), r->ip, names);
+	p = fmt_args(p, r, names);
+	set_entered(c, r, leaf ? 0 : r->ip);
+	p = leaf ? FMT_LIT(p, ";") : FMT_LIT(p, " {");
+	if (comment)
+		p = FMT_LIT(p, " /*");
+	if (o->opts.retaddr)
+		p = add_retaddr(p, r->parent, names);
+	if (leaf && r->has_retval)
+		p = fmt_retval(FMT_LIT(p, " ret="), r, names);
+	if (comment)
+		p = FMT_LIT(p, " */");
+	return FMT_LIT(p, "\n");
 }
 
-static char *add_return(char *p, struct cpu *c, const struct trace_record *r,
-			const struct output_names *names)
+static char *add_return(char *p, const struct out_graph *o, struct cpu *c,
+			const struct trace_record *r, const struct output_names *names)
 {
 	bool known = r->depth >= DEPTH_MAX || c->entered[r->depth] == r->ip;
 
 	p = add_indent(add_duration(p, r->duration_ns), r);
 	*p++ = '}';
-	if (!known)
-		p = FMT_LIT(add_sym(FMT_LIT(p, " /* "), r->ip, names), " */");
+	if (!known || o->opts.tail || r->has_retval) {
+		p = add_sym(FMT_LIT(p, " /* "), r->ip, names);
+		if (r->has_retval)
+			p = fmt_retval(FMT_LIT(p, " ret="), r, names);
+		p = FMT_LIT(p, " */");
+	}
 	*p++ = '\n';
 	set_entered(c, r, 0);
 	return p;
@@ -246,6 +337,8 @@ static char *add_return(char *p, struct cpu *c, const struct trace_record *r,
 static char *add_comment(char *p, const struct trace_record *r, const struct output_names *names)
 {
 	p = add_indent(FMT_LIT(p, "              |  "), r);
+	if (r->type == TRACE_SWITCH)
+		return FMT_LIT(fmt_switch(FMT_LIT(p, "/* "), r), " */\n");
 	p = add_sym(FMT_LIT(p, "/* "), r->ip, names);
 	if (r->type != TRACE_GRAPH_NEVER)
 		return FMT_LIT(p, ": return not followed */\n");
@@ -269,11 +362,11 @@ static void print(struct out_graph *o, struct buf *b, const struct held *h,
 	}
 	if (r->type != TRACE_GRAPH_NEVER)
 		p = add_switch(p, o, c, r);
-	p = add_cpu(p, o, r->cpu);
+	p = add_prologue(p, o, r);
 	if (r->type == TRACE_GRAPH_ENTRY)
-		p = add_entry(p, c, h, names);
+		p = add_entry(p, o, c, h, names);
 	else if (r->type == TRACE_GRAPH_RETURN)
-		p = add_return(p, c, r, names);
+		p = add_return(p, o, c, r, names);
 	else
 		p = add_comment(p, r, names);
 	*p = 0;
@@ -311,6 +404,8 @@ static bool settle(struct out_graph *o, struct cpu *c, const struct trace_record
 		return false;
 	e->state = HELD_LEAF;
 	e->r.duration_ns = r->duration_ns;
+	e->r.has_retval = r->has_retval;
+	e->r.retval = r->retval;
 	return true;
 }
 

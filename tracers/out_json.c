@@ -7,6 +7,7 @@
 
 #include "base/utf8.h"
 #include "tracers/fmt.h"
+#include "tracers/out_values.h"
 
 #define JSON_NAME_MAX    1024 /* a longer name is cut: KSYM_NAME_LEN is 512 since v6.1 */
 #define JSON_ESCAPED_MAX 6 /* \u00XX: output bytes for one input byte, at most */
@@ -40,8 +41,7 @@ static char *add_special(char *p, const u8 *s, size_t left, size_t *used_ret)
 	return FMT_LIT(p, "\xef\xbf\xbd"); /* U+FFFD */
 }
 
-/* Without quotes; at most JSON_ESCAPED_MAX * @len bytes. */
-static char *add_escaped(char *p, const char *str, size_t len)
+char *fmt_json_escaped(char *p, const char *str, size_t len)
 {
 	const u8 *s = (const u8 *)str;
 	size_t i = 0, used;
@@ -70,7 +70,7 @@ void out_json_string(struct buf *b, const char *s, size_t len)
 		return;
 	p = start;
 	*p++ = '"';
-	p = add_escaped(p, s, len);
+	p = fmt_json_escaped(p, s, len);
 	*p++ = '"';
 	*p = 0;
 	b->len += (size_t)(p - start);
@@ -78,7 +78,7 @@ void out_json_string(struct buf *b, const char *s, size_t len)
 
 static char *add_name(char *p, const char *name)
 {
-	return add_escaped(p, name, strnlen(name, JSON_NAME_MAX));
+	return fmt_json_escaped(p, name, strnlen(name, JSON_NAME_MAX));
 }
 
 static char *add_address(char *p, u64 addr)
@@ -139,6 +139,8 @@ static const char *const type_names[] = {
 	[TRACE_GRAPH_ENTRY] = "graph_entry",
 	[TRACE_GRAPH_RETURN] = "graph_return",
 	[TRACE_GRAPH_NEVER] = "graph_never",
+	[TRACE_SWITCH] = "switch",
+	[TRACE_TRACER] = "tracer",
 };
 
 static char *add_type(char *p, u8 type)
@@ -151,17 +153,8 @@ static char *add_type(char *p, u8 type)
 	return p;
 }
 
-void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names)
+static char *add_task(char *p, const struct trace_record *r)
 {
-	/* four names at most, the comm, eight numbers, the keys */
-	char *start = buf_reserve(b, (4 * JSON_NAME_MAX + TRACE_COMM_LEN) * JSON_ESCAPED_MAX + 512);
-	char *p = start;
-
-	if (!p)
-		return;
-	p = fmt_u64(FMT_LIT(p, "{\"seq\":"), r->seq);
-	p = add_type(p, r->type);
-	p = fmt_u64(FMT_LIT(p, ",\"ts_ns\":"), r->ts_ns);
 	p = fmt_u64(FMT_LIT(p, ",\"cpu\":"), r->cpu);
 	p = fmt_u64(FMT_LIT(p, ",\"pid\":"), r->pid);
 	p = FMT_LIT(p, ",\"tgid\":");
@@ -170,21 +163,54 @@ void out_json_record(struct buf *b, const struct trace_record *r, const struct o
 	else
 		p = FMT_LIT(p, "null");
 	p = FMT_LIT(p, ",\"comm\":\"");
-	p = add_escaped(p, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
-	*p++ = '"';
+	p = fmt_json_escaped(p, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
+	return FMT_LIT(p, "\"");
+}
+
+static char *add_context(char *p, u16 ctx)
+{
+	p = FMT_LIT(p, ",\"context\":\"");
+	out_text_flags(ctx, p);
+	return FMT_LIT(p + 5, "\"");
+}
+
+static char *add_call(char *p, const struct trace_record *r, const struct output_names *names)
+{
 	p = add_function(p, r->ip, names);
 	p = FMT_LIT(p, ",\"parent\":");
 	if (r->type == TRACE_GRAPH_RETURN)
 		p = FMT_LIT(p, "null");
 	else
 		p = add_parent(p, r->parent, names);
-	p = FMT_LIT(p, ",\"context\":\"");
-	out_text_flags(r->ctx, p);
-	p = FMT_LIT(p + 5, "\"");
+	p = add_context(p, r->ctx);
 	if (r->type > TRACE_FUNCTION)
 		p = fmt_u64(FMT_LIT(p, ",\"depth\":"), r->depth);
 	if (r->type == TRACE_GRAPH_RETURN)
 		p = fmt_u64(FMT_LIT(p, ",\"duration_ns\":"), r->duration_ns);
+	return fmt_values_json(p, r, names);
+}
+
+void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names)
+{
+	/* four names at most, the comm, eight numbers, the keys */
+	char *start = buf_reserve(b, (4 * JSON_NAME_MAX + TRACE_COMM_LEN) * JSON_ESCAPED_MAX + 512 +
+					     VALUES_JSON_MAX);
+	char *p = start;
+
+	if (!p)
+		return;
+	p = fmt_u64(FMT_LIT(p, "{\"seq\":"), r->seq);
+	p = add_type(p, r->type);
+	p = fmt_u64(FMT_LIT(p, ",\"ts_ns\":"), r->ts_ns);
+	if (r->type == TRACE_TRACER) {
+		p = FMT_LIT(p, ",\"tracer\":\"function");
+		p = FMT_LIT(r->depth ? FMT_LIT(p, "_graph") : p, "\"");
+	} else if (r->type == TRACE_SWITCH) {
+		p = fmt_u64(FMT_LIT(add_task(p, r), ",\"prev_pid\":"), r->prev_pid);
+		p = add_context(p, r->ctx);
+	} else {
+		p = add_call(add_task(p, r), r, names);
+	}
 	p = FMT_LIT(p, "}\n");
 	*p = 0;
 	b->len += (size_t)(p - start);

@@ -10,11 +10,15 @@
 /** fmt_printable - @s without what the terminal would act on; as long as @len at most */
 char *fmt_printable(char *p, const char *s, size_t len);
 
+/** fmt_switch - TRACE_SWITCH as an event; under 100 bytes */
+char *fmt_switch(char *p, const struct trace_record *r);
+
 struct out_graph;
 must_check int out_graph_create(const struct output_meta *meta, struct out_graph **ret,
 				struct err *err);
 void out_graph_destroy(struct out_graph *o);
-void out_graph_head(struct buf *b, const struct output_meta *meta);
+void out_graph_set(struct out_graph *o, const struct out_layout_opts *opts);
+void out_graph_head(const struct out_graph *o, struct buf *b, const struct output_meta *meta);
 void out_graph_record(struct out_graph *o, struct buf *b, const struct trace_record *r,
 		      const struct output_names *names);
 bool out_graph_holds(const struct out_graph *o);

@@ -10,6 +10,7 @@
  * - need-resched: the agent sees only PREEMPT_NEED_RESCHED of preempt_count. It is set together
  *   with TIF_NEED_RESCHED unless an IPI is still on its way, so it is shown as 'N'; the kernel's 'n'
  *   (TIF only) shows as '.', 'p' (preempt_count only) as 'N'.
+ * - a task switch is one line, with what the agent knows of the event sched_switch.
  * - migrate-disable: the agent has one bit; any depth shows as '1'.
  * - in names, which the guest chose, a control character or a byte that is not UTF-8 shows as '?':
  *   the kernel prints them raw.
@@ -19,6 +20,7 @@
 #include "base/utf8.h"
 #include "guest-agent/agent_abi.h"
 #include "tracers/fmt.h"
+#include "tracers/out_values.h"
 
 #define COMM_WIDTH 16
 #define PID_WIDTH  7
@@ -139,9 +141,19 @@ static char *add_sym(char *p, u64 addr, const struct output_names *names)
 	return fmt_printable(p, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
 }
 
-void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names)
+char *fmt_switch(char *p, const struct trace_record *r)
 {
-	char *start = buf_reserve(b, 2 * TEXT_NAME_MAX + 128), *p = start;
+	/* as the event sched_switch begins and ends: trace/events/sched.h */
+	p = fmt_u64(FMT_LIT(p, "sched_switch: prev_pid="), r->prev_pid);
+	p = FMT_LIT(p, " ==> next_comm=");
+	p = fmt_printable(p, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
+	return fmt_u64(FMT_LIT(p, " next_pid="), r->pid);
+}
+
+static void add_record(struct buf *b, const struct trace_record *r,
+		       const struct output_names *names, bool args)
+{
+	char *start = buf_reserve(b, 2 * TEXT_NAME_MAX + ARGS_TEXT_MAX + 128), *p = start;
 
 	if (!p)
 		return;
@@ -149,10 +161,26 @@ void out_text_record(struct buf *b, const struct trace_record *r, const struct o
 	p = add_cpu(p, r->cpu);
 	out_text_flags(r->ctx, p);
 	p = add_time(p + 5, r->ts_ns);
-	p = add_sym(p, r->ip, names);
-	p = FMT_LIT(p, " <-");
-	p = add_sym(p, r->parent, names);
+	if (r->type == TRACE_SWITCH) {
+		p = fmt_switch(p, r);
+	} else {
+		p = add_sym(p, r->ip, names);
+		if (args || r->n_args)
+			p = fmt_args(p, r, names);
+		p = add_sym(FMT_LIT(p, " <-"), r->parent, names);
+	}
 	*p++ = '\n';
 	*p = 0;
 	b->len += (size_t)(p - start);
+}
+
+void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names)
+{
+	add_record(b, r, names, false);
+}
+
+void out_text_record_args(struct buf *b, const struct trace_record *r,
+			  const struct output_names *names)
+{
+	add_record(b, r, names, true);
 }

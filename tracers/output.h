@@ -13,6 +13,8 @@
 struct output_names {
 	bool (*sym)(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret);
 	void *arg;
+	/* prototype of the function with the call site @ip, for arguments and return values; may be NULL */
+	bool (*func)(void *arg, u64 ip, struct kernel_func *ret);
 };
 
 /* What the head and the end of an output say. */
@@ -21,6 +23,7 @@ struct output_meta {
 	char guest[64]; /* name or target */
 	char release[80];
 	u32 vcpus;
+	bool args; /* trace_opts.args: the function tracer's text has "f()" where there are none */
 	u64 started_ns; /* host CLOCK_REALTIME */
 	u64 n_records, n_lost;
 	u64 n_functions, n_restored;
@@ -29,10 +32,11 @@ struct output_meta {
 
 /*
  * A cache in front of another output_names, for whoever formats many records: a record costs two
- * look-ups, and a trace has few distinct addresses. Bounded; one thread. Kept names must stay valid
+ * look-ups and perhaps a prototype, and a trace has few distinct addresses. Bounded; one thread. Kept names must stay valid
  * for as long as the cache is used.
  */
 #define NAMES_CACHE_SLOTS 8192
+#define NAMES_CACHE_FUNCS 1024
 struct names_cache {
 	struct output_names below;
 	struct names_cache_slot {
@@ -40,6 +44,11 @@ struct names_cache {
 		u64 off;
 		struct kernel_sym sym; /* name NULL: known to be unknown */
 	} * slots;
+	struct names_cache_func {
+		u64 ip; /* 0: empty */
+		bool known;
+		struct kernel_func func;
+	} * funcs; /* made when the first is asked for */
 };
 
 /** names_cache_init - @ret works like @below. Return: 0; -ENOMEM. Undo: names_cache_deinit(). */
@@ -56,6 +65,9 @@ void names_cache_deinit(struct names_cache *c);
  */
 void out_text_head(struct buf *b, const struct output_meta *meta);
 void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names);
+/** out_text_record_args - out_text_record(), with "()" behind functions without arguments */
+void out_text_record_args(struct buf *b, const struct trace_record *r,
+			  const struct output_names *names);
 /** out_text_flags - the five latency columns of a record's context (AGENT_CTX_*), no NUL */
 void out_text_flags(u16 ctx, char flags_ret[5]);
 
@@ -71,6 +83,18 @@ struct out_layout;
 must_check int out_layout_create(const struct output_meta *meta, struct out_layout **ret,
 				 struct err *err);
 void out_layout_destroy(struct out_layout *l);
+
+/* The kernel's options of the same names; all off is the kernel's default. function_graph's text only. */
+struct out_layout_opts {
+	bool latency; /* latency-format: irqs-off, need-resched, context, preempt depth and so on */
+	bool abstime; /* funcgraph-abstime */
+	bool proc; /* funcgraph-proc */
+	bool tail; /* funcgraph-tail: the function's name behind every "}" */
+	bool retaddr; /* funcgraph-retaddr (v6.13): where a call was made */
+};
+
+/** out_layout_set - before the head */
+void out_layout_set(struct out_layout *l, const struct out_layout_opts *opts);
 void out_layout_head(const struct out_layout *l, struct buf *b, const struct output_meta *meta);
 void out_layout_record(struct out_layout *l, struct buf *b, const struct trace_record *r,
 		       const struct output_names *names);
@@ -87,6 +111,19 @@ void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
  * ts_ns is a number: ns since the guest's boot stay below 2^53 for 104 days; addresses are strings.
  * The types graph_entry, graph_return and graph_never have "depth" as well, graph_return has
  * "duration_ns", and null for its parent.
+ *
+ * "args", where they were recorded (function, graph_entry), is an array in the prototype's order:
+ *   {"name":"count","type":"size_t","value":"0x1000","text":"0x1000"}
+ * value is the parameter's own bits in hex, two words as "0x1:0x2", null when it was not passed in a
+ * register; text as the text layout has it: a signed number or an enum as decimal, "..." for null. A
+ * pointer's type is "file *". Without a prototype name and type are null.
+ * "retval", where it was recorded (graph_return): {"type":"int","value":"0xfffffffe","text":"-2 (ENOENT)"}
+ * text: an error's number and name; else a signed number as decimal, anything else as value.
+ *
+ * A task switch (trace_opts.switches; pid, tgid and comm are those of the task that runs now):
+ * {"seq":2,"type":"switch","ts_ns":12345,"cpu":0,"pid":7,"tgid":7,"comm":"sh","prev_pid":0,"context":"d..2."}
+ * trace_set_graph(): {"seq":3,"type":"tracer","ts_ns":12345,"tracer":"function_graph"}
+ *
  * tgid is null when not known. A name that is not known is its address; "parent" of a module's
  * function ends in " [module]", as in a backtrace. */
 void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names);

@@ -20,6 +20,7 @@
 struct seen {
 	u64 addr;
 	u32 id_plus_1; /* 0: empty */
+	bool proto; /* its prototype was looked for */
 };
 
 struct task {
@@ -36,7 +37,6 @@ struct rec_state {
 
 struct rec_writer {
 	struct output_meta meta;
-	u32 version;
 	/* the chunk under way; it ends at @open_end of the caller's buffer */
 	u8 open_type; /* 0: none */
 	u32 open_crc;
@@ -64,7 +64,6 @@ int rec_writer_create(const struct output_meta *meta, struct rec_writer **ret, s
 	if (!w)
 		goto fail;
 	w->meta = *meta;
-	w->version = strcmp(meta->tracer, "function_graph") ? REC_VERSION : REC_VERSION_2;
 	w->seen_slots = SEEN_MIN;
 	w->seen = calloc(w->seen_slots, sizeof(*w->seen));
 	w->tasks = calloc(REC_TASK_SLOTS, sizeof(*w->tasks));
@@ -213,7 +212,7 @@ static u32 sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct 
 		}
 		return sym_id(w, out, addr, names);
 	}
-	w->seen[h] = (struct seen){ addr, (u32)++w->n_seen };
+	w->seen[h] = (struct seen){ addr, (u32)++w->n_seen, false };
 	define_sym(w, out, addr, names);
 	return w->seen[h].id_plus_1 - 1;
 }
@@ -269,7 +268,61 @@ static u32 task_slot(struct rec_writer *w, struct buf *out, const struct trace_r
 	return w->last_task = slot;
 }
 
-static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r, u32 task)
+static u8 *put_name(u8 *p, const char *name)
+{
+	u16 len = (u16)strnlen(name, REC_VAL_NAME);
+
+	memcpy(p, &len, 2);
+	memcpy(p + 2, name, len);
+	return p + 2 + len;
+}
+
+static u8 *put_val(u8 *p, const struct kernel_val *v)
+{
+	*p++ = (u8)v->kind;
+	*p++ = v->size;
+	*p++ = v->reg;
+	return put_name(put_name(p, v->name), v->type);
+}
+
+#define VAL_MAX (3 + 2 * (2 + REC_VAL_NAME))
+
+/* The prototype of the function that is symbol @id, if there is one and it is not defined yet. */
+static void define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
+			 const struct output_names *names)
+{
+	size_t h = (ip * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+	struct kernel_func f;
+	u8 *p, *start;
+	bool is_new;
+
+	while (w->seen[h].id_plus_1 && w->seen[h].addr != ip)
+		h = (h + 1) & (w->seen_slots - 1);
+	if (w->seen[h].proto || !names->func)
+		return;
+	w->seen[h].proto = true;
+	if (!names->func(names->arg, ip, &f))
+		return;
+	start = p = chunk_open(w, out, REC_CHUNK_PROTO,
+			       REC_VARINT_MAX + 2 + (1 + (size_t)f.n_params) * VAL_MAX, &is_new);
+	if (!p)
+		return;
+	f.ret.name = "";
+	p = put_varint(p, id);
+	*p++ = f.n_regs;
+	*p++ = f.n_params;
+	p = put_val(p, &f.ret);
+	for (u32 i = 0; i < f.n_params; i++)
+		p = put_val(p, &f.params[i]);
+	chunk_seal(w, out, start, p);
+}
+
+/* What a record needs of the definitions. */
+struct rec_refs {
+	u32 task, ip, parent;
+};
+
+static u8 *put_changes(u8 *p, struct rec_state *s, const struct trace_record *r, u32 task, u8 more)
 {
 	u8 *flags = p++, f = (u8)(r->type << REC_TYPE_SHIFT);
 
@@ -289,20 +342,76 @@ static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r, 
 		f |= REC_F_CTX;
 		p = put_varint(p, r->ctx);
 	}
+	if (more)
+		f |= REC_F_MORE;
 	*flags = f;
 	p = put_varint(p, zigzag((s64)(r->ts_ns - s->ts_ns)));
 	*s = (struct rec_state){ r->seq, r->ts_ns, r->cpu, task, r->ctx };
 	return p;
 }
 
+static bool has_function(const struct trace_record *r)
+{
+	return r->type != TRACE_SWITCH && r->type != TRACE_TRACER;
+}
+
+static u8 n_words(const struct trace_record *r)
+{
+	if (!has_function(r))
+		return 0;
+	return r->type == TRACE_GRAPH_RETURN ? r->has_retval : (u8)MIN(r->n_args, TRACE_MAX_ARGS);
+}
+
+static u8 *put_call(u8 *p, const struct trace_record *r, const struct rec_refs *refs, u8 more)
+{
+	const u64 *word = r->type == TRACE_GRAPH_RETURN ? &r->retval : r->args;
+
+	if (more)
+		*p++ = more;
+	p = put_varint(p, refs->ip);
+	if (r->type != TRACE_GRAPH_RETURN)
+		p = put_varint(p, refs->parent);
+	if (r->type != TRACE_FUNCTION || (more & REC_M_DEPTH))
+		p = put_varint(p, r->depth);
+	if (r->type == TRACE_GRAPH_RETURN)
+		p = put_varint(p, r->duration_ns);
+	if (!(more & REC_M_WORDS))
+		return p;
+	*p++ = n_words(r);
+	for (u32 i = 0; i < n_words(r); i++)
+		p = put_varint(p, word[i]);
+	return p;
+}
+
+static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r,
+		      const struct rec_refs *refs)
+{
+	u8 more = n_words(r) ? REC_M_WORDS : 0;
+
+	if (r->type == TRACE_FUNCTION && r->depth)
+		more |= REC_M_DEPTH;
+	p = put_changes(p, s, r, refs->task, more);
+	if (r->type == TRACE_SWITCH)
+		return put_varint(p, r->prev_pid);
+	if (r->type == TRACE_TRACER)
+		return put_varint(p, r->depth);
+	return put_call(p, r, refs, more);
+}
+
 void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_record *r,
 		    const struct output_names *names)
 {
-	bool is_return = w->version > REC_VERSION && r->type == TRACE_GRAPH_RETURN, is_new;
-	u32 task = task_slot(w, out, r), ip = sym_id(w, out, r->ip, names);
-	u32 parent = is_return ? 0 : sym_id(w, out, r->parent, names);
-	u8 *start = chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new), *p = start;
+	struct rec_refs refs = { .task = task_slot(w, out, r) };
+	u8 *start, *p;
+	bool is_new;
 
+	if (has_function(r))
+		refs.ip = sym_id(w, out, r->ip, names);
+	if (has_function(r) && r->type != TRACE_GRAPH_RETURN)
+		refs.parent = sym_id(w, out, r->parent, names);
+	if (n_words(r))
+		define_proto(w, out, refs.ip, r->ip, names);
+	start = p = chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new);
 	if (!p)
 		return;
 	if (is_new) {
@@ -311,14 +420,7 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 		memcpy(p, &r->ts_ns, 8);
 		p += 8;
 	}
-	p = put_record(p, &w->prev, r, task);
-	p = put_varint(p, ip);
-	if (!is_return)
-		p = put_varint(p, parent);
-	if (w->version > REC_VERSION)
-		p = put_varint(p, r->depth);
-	if (is_return)
-		p = put_varint(p, r->duration_ns);
+	p = put_record(p, &w->prev, r, &refs);
 	w->last_seq = r->seq;
 	chunk_seal(w, out, start, p);
 }
@@ -351,17 +453,18 @@ static json_t *clean_string(const char *s, size_t max)
 void rec_writer_head(struct rec_writer *w, struct buf *out)
 {
 	const struct output_meta *m = &w->meta;
-	u32 head[2] = { w->version, 0 };
+	u32 head[2] = { REC_VERSION, 0 };
 
 	buf_add(out, REC_MAGIC, REC_MAGIC_BYTES);
 	buf_add(out, head, sizeof(head));
 	add_json_chunk(w, out, REC_CHUNK_META,
-		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I}", "writer",
+		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:b}", "writer",
 				 "hvftrace " HVF_VERSION, "tracer",
 				 clean_string(m->tracer, sizeof(m->tracer)), "guest",
 				 clean_string(m->guest, sizeof(m->guest)), "release",
 				 clean_string(m->release, sizeof(m->release)), "vcpus",
-				 (json_int_t)m->vcpus, "started_ns", (json_int_t)m->started_ns));
+				 (json_int_t)m->vcpus, "started_ns", (json_int_t)m->started_ns,
+				 "args", (int)m->args));
 }
 
 void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recording file, versions 1 and 2. Private to rec_file.c (writer) and rec_reader.c; described
- * for users in hvftrace-recording(5). Version 2 has the records of function_graph; a trace of
- * functions is still written as version 1.
+ * The recording file, versions 1 to 3. Private to rec_*.c; described for users in
+ * hvftrace-recording(5). Version 3 is written; 1 had functions alone, 2 the records of function_graph
+ * as well.
  *
  *   file   = magic[8] version:u32 zero:u32 chunk...
  *   chunk  = type:u8 len:u32 payload[len] crc:u32      crc32 (IEEE) of type and payload
@@ -19,6 +19,17 @@
  *              (0 before its first); ts is relative to the last record's (to ts for the first)
  *              version 2: flags:u8 ... ts:z sym(ip):v [sym(parent):v] depth:v [duration:v]
  *              parent in all types but TRACE_GRAPH_RETURN, duration in ns in that one
+ *              version 3, after ts:z, by type; [more:u8] with REC_F_MORE alone:
+ *                FUNCTION           [more] sym(ip):v sym(parent):v [depth:v] [n:u8 word:v...]
+ *                ENTRY, NEVER       [more] sym(ip):v sym(parent):v depth:v [n:u8 word:v...]
+ *                RETURN             [more] sym(ip):v depth:v duration:v [n:u8 word:v...]
+ *                SWITCH             prev_pid:v
+ *                TRACER             depth:v
+ *              words are arguments, of a RETURN its value (n is 1 then); depth of FUNCTION 0 if left out
+ *   PROTO    version 3; prototypes, each before the first words of its function:
+ *              sym(ip):v n_regs:u8 n_params:u8 return:VAL parameter:VAL...
+ *              VAL = kind:u8 size:u8 reg:u8 name_len:u16 name type_len:u16 type; as struct kernel_val.
+ *              An enum's values stay numbers: its enumerators are not stored.
  *   LOST     count:u64 after_seq:u64
  *   END      JSON: the totals; the last chunk
  *
@@ -29,11 +40,13 @@
 #define TRACERS_REC_FORMAT_H
 
 #include "base/types.h"
+#include "tracers/trace.h"
 
 #define REC_MAGIC       "HVFTREC\n"
 #define REC_MAGIC_BYTES 8
-#define REC_VERSION     1
-#define REC_VERSION_2   2 /* the highest that is read */
+#define REC_VERSION_1   1
+#define REC_VERSION_2   2
+#define REC_VERSION     3 /* written; the highest that is read */
 #define REC_HEAD_BYTES  16
 #define REC_CHUNK_HEAD  5 /* type, len */
 #define REC_CHUNK_TAIL  4 /* crc */
@@ -42,10 +55,12 @@
 
 #define REC_TASK_SLOTS 16384
 #define REC_NAME_MAX   1024
+#define REC_VAL_NAME   128 /* of a parameter or type; a longer one is cut */
 
 #define REC_CHUNK_META    'M'
 #define REC_CHUNK_SYM     'S'
 #define REC_CHUNK_TASK    'T'
+#define REC_CHUNK_PROTO   'P'
 #define REC_CHUNK_RECORDS 'R'
 #define REC_CHUNK_LOST    'L'
 #define REC_CHUNK_END     'E'
@@ -55,12 +70,15 @@
 #define REC_F_CPU      0x02
 #define REC_F_TASK     0x04
 #define REC_F_CTX      0x08
-#define REC_F_ZERO     0x10 /* must be clear */
+#define REC_F_MORE     0x10 /* more flags follow; before version 3 it must be clear */
 #define REC_TYPE_SHIFT 5
+/* more flags; the others must be clear */
+#define REC_M_WORDS 0x01
+#define REC_M_DEPTH 0x02
 
-/* the longest record: flags and eight varints */
+/* the longest record: two flags and n, eight varints and the words */
 #define REC_VARINT_MAX 10
-#define REC_RECORD_MAX (1 + 8 * REC_VARINT_MAX)
+#define REC_RECORD_MAX (3 + (8 + TRACE_MAX_ARGS) * REC_VARINT_MAX)
 
 /** rec_crc32 - go on with @crc (0 to begin) over @len bytes; CRC-32 as in IEEE 802.3 and zlib */
 u32 rec_crc32(u32 crc, const void *data, size_t len);

@@ -3,62 +3,15 @@
  * The recording reader. A recording is hostile input: every length, number and reference is checked,
  * and memory grows with what the file holds, never with what it claims. See rec_format.h.
  */
-#include "tracers/output.h"
-#include "tracers/rec_format.h"
+#include "tracers/rec_priv.h"
 #include "tracers/rec_varint.h"
 
 #include "base/cleanup.h"
-#include "base/cursor.h"
 
 #include <errno.h>
 #include <jansson.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define ARENA_BLOCK (64u << 10)
-
-struct rec_sym {
-	u64 addr, off, size_bytes;
-	const char *name; /* NULL: not known */
-	const char *module;
-	char type;
-};
-
-struct rec_task {
-	u32 pid, tgid;
-	char comm[TRACE_COMM_LEN + 1];
-};
-
-struct arena_block {
-	struct arena_block *next;
-	char bytes[];
-};
-
-struct rec_reader {
-	FILE *file; /* NULL: @mem */
-	struct cursor mem;
-	u32 version;
-	u64 offset; /* of the chunk under way */
-	struct output_meta meta;
-	bool ended;
-	bool damaged; /* for good: nothing after it can be trusted */
-	/* the chunk under way */
-	u8 type;
-	u8 *payload;
-	size_t payload_cap;
-	struct cursor cur;
-	struct trace_record prev; /* the chunk's last record */
-	u32 prev_task;
-	/* definitions */
-	struct rec_sym *syms;
-	size_t n_syms, syms_cap;
-	u32 *by_addr; /* hash of addresses; index + 1 */
-	size_t by_addr_slots; /* a power of two, at least twice n_syms */
-	struct rec_task *tasks;
-	struct arena_block *arena;
-	size_t arena_left;
-};
 
 enum {
 	SRC_ALL,
@@ -145,122 +98,6 @@ static int next_chunk(struct rec_reader *r, struct err *err)
 	return 0;
 }
 
-static char *arena_string(struct rec_reader *r, const void *s, size_t len)
-{
-	struct arena_block *b = r->arena;
-	char *p;
-
-	if (!b || r->arena_left < len + 1) {
-		b = malloc(sizeof(*b) + ARENA_BLOCK); /* ARENA_BLOCK > REC_NAME_MAX */
-		if (!b)
-			return NULL;
-		b->next = r->arena;
-		r->arena = b;
-		r->arena_left = ARENA_BLOCK;
-	}
-	p = b->bytes + ARENA_BLOCK - r->arena_left;
-	r->arena_left -= len + 1;
-	memcpy(p, s, len);
-	p[len] = 0;
-	return p;
-}
-
-static size_t addr_hash(const struct rec_reader *r, u64 addr)
-{
-	return (addr * 0x9e3779b97f4a7c15) >> 32 & (r->by_addr_slots - 1);
-}
-
-static void index_sym(struct rec_reader *r, u32 i)
-{
-	size_t h = addr_hash(r, r->syms[i].addr);
-
-	while (r->by_addr[h] && r->syms[r->by_addr[h] - 1].addr != r->syms[i].addr)
-		h = (h + 1) & (r->by_addr_slots - 1);
-	r->by_addr[h] = i + 1;
-}
-
-static int grow_syms(struct rec_reader *r)
-{
-	size_t cap = r->syms_cap ? r->syms_cap * 2 : 1024;
-	struct rec_sym *syms = reallocarray(r->syms, cap, sizeof(*syms));
-	u32 *by_addr;
-
-	if (!syms)
-		return -ENOMEM;
-	r->syms = syms;
-	by_addr = calloc(cap * 2, sizeof(*by_addr));
-	if (!by_addr)
-		return -ENOMEM;
-	free(r->by_addr);
-	r->by_addr = by_addr;
-	r->by_addr_slots = cap * 2;
-	r->syms_cap = cap;
-	for (size_t i = 0; i < r->n_syms; i++)
-		index_sym(r, (u32)i);
-	return 0;
-}
-
-/* A string with a 16-bit length; a NUL inside would hide the rest, so there is none. */
-static int get_name(struct rec_reader *r, const char **ret)
-{
-	const u8 *s;
-	u16 len;
-
-	if (!cursor_u16(&r->cur, &len) || len > REC_NAME_MAX)
-		return -EBADMSG;
-	s = r->cur.data + r->cur.pos;
-	if (!cursor_skip(&r->cur, len) || memchr(s, 0, len))
-		return -EBADMSG;
-	*ret = NULL;
-	if (len) {
-		*ret = arena_string(r, s, len);
-		if (!*ret)
-			return -ENOMEM;
-	}
-	return 0;
-}
-
-static int read_sym(struct rec_reader *r)
-{
-	struct rec_sym sym;
-	int rc;
-
-	if (!cursor_u64(&r->cur, &sym.addr) || !get_varint(&r->cur, &sym.off) ||
-	    !get_varint(&r->cur, &sym.size_bytes) || !cursor_u8(&r->cur, (u8 *)&sym.type))
-		return -EBADMSG;
-	rc = get_name(r, &sym.name);
-	if (!rc)
-		rc = get_name(r, &sym.module);
-	if (rc)
-		return rc;
-	if (!sym.type != !sym.name || (sym.module && !sym.name) || r->n_syms >= UINT32_MAX / 4)
-		return -EBADMSG;
-	if (r->n_syms == r->syms_cap) {
-		rc = grow_syms(r);
-		if (rc)
-			return rc;
-	}
-	r->syms[r->n_syms++] = sym;
-	index_sym(r, (u32)r->n_syms - 1);
-	return 0;
-}
-
-static int read_task(struct rec_reader *r)
-{
-	u64 slot, pid, tgid;
-	struct rec_task *t;
-	u8 len;
-
-	if (!get_varint_max(&r->cur, REC_TASK_SLOTS - 1, &slot) ||
-	    !get_varint_max(&r->cur, UINT32_MAX, &pid) ||
-	    !get_varint_max(&r->cur, UINT32_MAX, &tgid) || !cursor_u8(&r->cur, &len) ||
-	    len > TRACE_COMM_LEN)
-		return -EBADMSG;
-	t = &r->tasks[slot];
-	*t = (struct rec_task){ .pid = (u32)pid, .tgid = (u32)tgid };
-	return cursor_bytes(&r->cur, t->comm, len) ? 0 : -EBADMSG;
-}
-
 static int read_all(struct rec_reader *r, int (*one)(struct rec_reader *r), struct err *err)
 {
 	int rc = 0;
@@ -300,6 +137,7 @@ static int read_meta(struct rec_reader *r, struct err *err)
 		copy_string(obj, "release", m->release, sizeof(m->release));
 		m->vcpus = (u32)get_u64(obj, "vcpus");
 		m->started_ns = get_u64(obj, "started_ns");
+		m->args = json_is_true(json_object_get(obj, "args"));
 	} else {
 		m->n_records = get_u64(obj, "records");
 		m->n_lost = get_u64(obj, "lost");
@@ -361,22 +199,104 @@ static bool read_address(struct rec_reader *r, u64 *ret)
 	return true;
 }
 
-/* From the parent on: what is there depends on the type. */
-static bool read_call(struct rec_reader *r)
+/* Versions 1 and 2, from the parent on: what is there depends on the type. */
+static bool read_old_call(struct rec_reader *r)
 {
 	struct trace_record *p = &r->prev;
-	bool is_return = r->version > REC_VERSION && p->type == TRACE_GRAPH_RETURN;
+	bool is_return = r->version > REC_VERSION_1 && p->type == TRACE_GRAPH_RETURN;
 	u64 depth = 0;
 
-	p->parent = p->duration_ns = 0;
-	if (r->version > REC_VERSION && (!p->type || p->type > TRACE_GRAPH_NEVER))
+	if (!read_address(r, &p->ip))
+		return false;
+	if (r->version > REC_VERSION_1 && (!p->type || p->type > TRACE_GRAPH_NEVER))
 		return false;
 	if (!is_return && !read_address(r, &p->parent))
 		return false;
-	if (r->version > REC_VERSION && !get_varint_max(&r->cur, UINT16_MAX, &depth))
+	if (r->version > REC_VERSION_1 && !get_varint_max(&r->cur, UINT16_MAX, &depth))
 		return false;
 	p->depth = (u16)depth;
 	return !is_return || get_varint(&r->cur, &p->duration_ns);
+}
+
+static bool read_words(struct rec_reader *r)
+{
+	struct trace_record *p = &r->prev;
+	u8 n;
+
+	if (!cursor_u8(&r->cur, &n) || !n || n > TRACE_MAX_ARGS)
+		return false;
+	if (p->type == TRACE_GRAPH_RETURN) {
+		p->has_retval = true;
+		return n == 1 && get_varint(&r->cur, &p->retval);
+	}
+	for (p->n_args = 0; p->n_args < n; p->n_args++) {
+		if (!get_varint(&r->cur, &p->args[p->n_args]))
+			return false;
+	}
+	return true;
+}
+
+static bool read_new_call(struct rec_reader *r, u8 flags)
+{
+	struct trace_record *p = &r->prev;
+	u64 depth = 0;
+	u8 more = 0;
+
+	if ((flags & REC_F_MORE) &&
+	    (!cursor_u8(&r->cur, &more) || !more || (more & ~(REC_M_WORDS | REC_M_DEPTH))))
+		return false;
+	if (!read_address(r, &p->ip) ||
+	    (p->type != TRACE_GRAPH_RETURN && !read_address(r, &p->parent)))
+		return false;
+	if ((more & REC_M_DEPTH) && p->type != TRACE_FUNCTION)
+		return false;
+	if ((p->type != TRACE_FUNCTION || (more & REC_M_DEPTH)) &&
+	    !get_varint_max(&r->cur, UINT16_MAX, &depth))
+		return false;
+	p->depth = (u16)depth;
+	if (p->type == TRACE_GRAPH_RETURN && !get_varint(&r->cur, &p->duration_ns))
+		return false;
+	return !(more & REC_M_WORDS) || read_words(r);
+}
+
+/* What follows the time. */
+static bool read_body(struct rec_reader *r, u8 flags)
+{
+	struct trace_record *p = &r->prev;
+	u64 v;
+
+	if (r->version < REC_VERSION)
+		return !(flags & REC_F_MORE) && read_old_call(r);
+	switch (p->type) {
+	case TRACE_FUNCTION:
+	case TRACE_GRAPH_ENTRY:
+	case TRACE_GRAPH_RETURN:
+	case TRACE_GRAPH_NEVER:
+		return read_new_call(r, flags);
+	case TRACE_SWITCH:
+		if ((flags & REC_F_MORE) || !get_varint_max(&r->cur, UINT32_MAX, &v))
+			return false;
+		p->prev_pid = (u32)v;
+		return true;
+	case TRACE_TRACER:
+		if ((flags & REC_F_MORE) || !get_varint_max(&r->cur, 1, &v))
+			return false;
+		p->depth = (u16)v;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* All that is not taken over from the record before. */
+static void clear_body(struct trace_record *p)
+{
+	p->ip = p->parent = p->duration_ns = p->retval = 0;
+	p->prev_pid = 0;
+	p->depth = 0;
+	p->has_retval = false;
+	p->n_args = 0;
+	memset(p->args, 0, sizeof(p->args));
 }
 
 static int read_record(struct rec_reader *r, struct trace_record *rec, struct err *err)
@@ -386,10 +306,10 @@ static int read_record(struct rec_reader *r, struct trace_record *rec, struct er
 	u64 ts;
 	bool ok;
 
-	ok = cursor_u8(&r->cur, &flags) && !(flags & REC_F_ZERO) && read_changes(r, flags) &&
-	     get_varint(&r->cur, &ts) && read_address(r, &r->prev.ip);
+	clear_body(&r->prev);
+	ok = cursor_u8(&r->cur, &flags) && read_changes(r, flags) && get_varint(&r->cur, &ts);
 	r->prev.type = flags >> REC_TYPE_SHIFT;
-	if (!ok || !read_call(r))
+	if (!ok || !read_body(r, flags))
 		return bad(r, err, "a record does not make sense");
 	t = &r->tasks[r->prev_task];
 	r->prev.ts_ns += (ts >> 1) ^ (0 - (ts & 1));
@@ -418,9 +338,11 @@ static int begin_chunk(struct rec_reader *r, enum rec_kind *kind_ret, struct tra
 
 	switch (r->type) {
 	case REC_CHUNK_SYM:
-		return read_all(r, read_sym, err);
+		return read_all(r, rec_read_sym, err);
 	case REC_CHUNK_TASK:
-		return read_all(r, read_task, err);
+		return read_all(r, rec_read_task, err);
+	case REC_CHUNK_PROTO:
+		return read_all(r, rec_read_proto, err);
 	case REC_CHUNK_RECORDS:
 		return records_begin(r, err);
 	case REC_CHUNK_LOST:
@@ -477,33 +399,6 @@ int rec_reader_next(struct rec_reader *r, enum rec_kind *kind_ret, struct trace_
 	return rc;
 }
 
-static bool reader_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
-{
-	const struct rec_reader *r = arg;
-	const struct rec_sym *s;
-	size_t h;
-
-	if (!r->n_syms)
-		return false;
-	for (h = addr_hash(r, addr); r->by_addr[h]; h = (h + 1) & (r->by_addr_slots - 1)) {
-		s = &r->syms[r->by_addr[h] - 1];
-		if (s->addr != addr)
-			continue;
-		if (!s->name)
-			return false;
-		*ret = (struct kernel_sym){ s->name, s->module, addr - s->off, s->size_bytes,
-					    s->type };
-		*off_ret = s->off;
-		return true;
-	}
-	return false;
-}
-
-struct output_names rec_reader_names(struct rec_reader *r)
-{
-	return (struct output_names){ reader_sym, r };
-}
-
 const struct output_meta *rec_reader_meta(const struct rec_reader *r)
 {
 	return &r->meta;
@@ -525,11 +420,11 @@ static int read_head(struct rec_reader *r, struct err *err)
 	if (rc || memcmp(head, REC_MAGIC, REC_MAGIC_BYTES) != 0)
 		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0, "not a recording of hvftrace");
 	memcpy(&r->version, head + REC_MAGIC_BYTES, sizeof(r->version));
-	if (r->version < REC_VERSION || r->version > REC_VERSION_2)
+	if (r->version < REC_VERSION_1 || r->version > REC_VERSION)
 		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0,
 			       "recording of format version %u; this program reads versions %u "
 			       "to %u",
-			       r->version, REC_VERSION, REC_VERSION_2);
+			       r->version, REC_VERSION_1, REC_VERSION);
 	r->offset = sizeof(head);
 	rc = next_chunk(r, err);
 	if (rc < 0)
@@ -584,15 +479,7 @@ void rec_reader_close(struct rec_reader *r)
 		return;
 	if (r->file)
 		(void)fclose(r->file);
-	while (r->arena) {
-		struct arena_block *b = r->arena;
-
-		r->arena = b->next;
-		free(b);
-	}
-	free(r->by_addr);
-	free(r->syms);
-	free(r->tasks);
+	rec_defs_deinit(r);
 	free(r->payload);
 	free(r);
 }

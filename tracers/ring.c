@@ -9,6 +9,7 @@
 #define HEAD_MAX (1ull << 56)
 #define LOW36    ((1ull << AGENT_CHECK_SHIFT) - 1)
 #define WORDS    (AGENT_RECORD_BYTES / 8)
+#define GAP_MAX  (AGENT_MAX_ARGS + 1) /* no record has more DATA that matter */
 
 enum slot_state {
 	SLOT_VALID,
@@ -23,6 +24,7 @@ struct span {
 	u64 floor; /* indexes below may have been used again while raw was read */
 	u64 now_ns;
 	unsigned int flags;
+	size_t max; /* records that there is room for */
 	u64 raw[RING_CHUNK * WORDS];
 };
 
@@ -104,9 +106,8 @@ static inline enum slot_state slot_state(const struct ring_reader *r, const u64 
 	u64 type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
 
 	if (has == lap && ((sum ^ w[2]) & ~LOW36) == 0)
-		return type >= AGENT_REC_FUNCTION && type <= AGENT_REC_GRAPH_RETURN
-			       ? SLOT_VALID
-			       : SLOT_SENSELESS;
+		return type >= AGENT_REC_FUNCTION && type <= AGENT_REC_SWITCH ? SLOT_VALID
+									      : SLOT_SENSELESS;
 	return has != lap && (u16)(has - lap) < 0x8000 ? SLOT_NEWER : SLOT_UNWRITTEN;
 }
 
@@ -131,37 +132,122 @@ static void take_comm(struct ring_reader *r, const u64 *w, u64 index, bool secon
 	r->comm_next = UINT64_MAX;
 }
 
-/* A valid slot; returns how many records it gave, 0 or 1. */
-static inline size_t take(struct ring_reader *r, const u64 *w, u64 index, struct ring_record *out)
+/* Hand on the record at out[*n]. */
+static inline void deliver(struct ring_reader *r, u8 type, size_t *n)
 {
-	unsigned int type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
-
-	if (type == AGENT_REC_COMM_A || type == AGENT_REC_COMM_B) {
-		take_comm(r, w, index, type == AGENT_REC_COMM_B);
-		if (type == AGENT_REC_COMM_A || r->comm.type != RING_COMM)
-			return 0;
-		*out = r->comm;
-		return 1;
+	switch (type) {
+	case RING_GRAPH_ENTRY:
+		r->stats.entries++;
+		break;
+	case RING_GRAPH_RETURN:
+		r->stats.returns++;
+		break;
+	case RING_FUNCTION:
+		r->stats.functions++;
+		break;
+	case RING_SWITCH:
+		r->stats.switches++;
+		break;
+	default: /* a name: its slots are counted */
+		break;
 	}
+	++*n;
+}
+
+static void decode(const u64 *w, u8 type, struct ring_record *out)
+{
 	out->tsc = w[0] & AGENT_TSC_MASK;
-	out->ip = (u64)(s64)(s32)(u32)w[1];
+	out->ip = type == AGENT_REC_SWITCH ? 0 : (u64)(s64)(s32)(u32)w[1];
 	out->parent = 0;
 	out->ticks = 0;
 	out->pid = w[2] & AGENT_PID_MASK;
-	out->tgid = 0;
+	out->prev_pid = 0;
 	out->ctx = w[2] >> AGENT_CTX_SHIFT & AGENT_CTX_MASK;
-	out->type = (u8)type;
-	if (type == AGENT_REC_GRAPH_RETURN) {
+	out->type = type;
+	out->n_args = 0;
+	out->has_retval = out->has_depth = false;
+	out->depth = 0;
+	if (type == AGENT_REC_GRAPH_RETURN)
 		out->ticks = agent_duration((u32)(w[1] >> 32));
-		r->stats.returns++;
-		return 1;
-	}
-	out->parent = (u64)(s64)(s32)(u32)(w[1] >> 32);
-	if (type == AGENT_REC_GRAPH_ENTRY)
-		r->stats.entries++;
+	else if (type == AGENT_REC_SWITCH)
+		out->prev_pid = w[1] & AGENT_PID_MASK;
 	else
-		r->stats.functions++;
-	return 1;
+		out->parent = (u64)(s64)(s32)(u32)(w[1] >> 32);
+}
+
+/* A DATA slot: into the record that is held in @rec, if it is one of its own. */
+static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *rec)
+{
+	u32 what = w[2] >> AGENT_CTX_SHIFT & AGENT_CTX_MASK, number = what & AGENT_DATA_NUMBER;
+
+	r->stats.data++;
+	if (!r->held || rec->tsc != (w[0] & AGENT_TSC_MASK) || rec->pid != (w[2] & AGENT_PID_MASK))
+		return;
+	r->stats.torn -= r->held_gap;
+	r->stats.data += r->held_gap;
+	r->held_gap = 0;
+	switch (what & AGENT_DATA_KIND) {
+	case AGENT_DATA_ARG: /* one behind a gap is of no use: which is it? */
+		if (rec->type == RING_GRAPH_RETURN || number != rec->n_args ||
+		    number >= AGENT_MAX_ARGS)
+			return;
+		rec->args[rec->n_args++] = w[1];
+		return;
+	case AGENT_DATA_RETVAL:
+		if (rec->type != RING_GRAPH_RETURN)
+			return;
+		rec->has_retval = true;
+		rec->retval = w[1];
+		return;
+	case AGENT_DATA_DEPTH:
+		rec->has_depth = true;
+		rec->depth = (u16)MIN(w[1], (u64)UINT16_MAX);
+		return;
+	default: /* AGENT_DATA_STACK, or of a later agent */
+		return;
+	}
+}
+
+/* The record at out[*n] gets no more DATA. */
+static void let_go(struct ring_reader *r, struct ring_record *out, size_t *n)
+{
+	r->held = false;
+	r->held_gap = 0;
+	deliver(r, out[*n].type, n);
+}
+
+/*
+ * A valid slot. A record that is held lies at out[*n]; whatever is not its DATA comes after it. false:
+ * there is no room, the slot is not taken.
+ */
+static inline bool take(struct ring_reader *r, const struct span *s, u64 i, struct ring_record *out,
+			size_t *n)
+{
+	const u64 *w = &s->raw[i * WORDS];
+	unsigned int type = w[2] >> AGENT_TYPE_SHIFT & AGENT_TYPE_MASK;
+
+	if (type == AGENT_REC_DATA) {
+		take_data(r, w, &out[*n]);
+		return true;
+	}
+	if (r->held)
+		let_go(r, out, n);
+	if (*n == s->max)
+		return false;
+	if (type == AGENT_REC_COMM_A || type == AGENT_REC_COMM_B) {
+		take_comm(r, w, s->first + i, type == AGENT_REC_COMM_B);
+		if (type == AGENT_REC_COMM_A || r->comm.type != RING_COMM)
+			return true;
+		out[*n] = r->comm;
+		deliver(r, RING_COMM, n);
+		return true;
+	}
+	decode(w, (u8)type, &out[*n]);
+	if ((s->flags & RING_DATA) && type != AGENT_REC_SWITCH)
+		r->held = true;
+	else
+		deliver(r, (u8)type, n);
+	return true;
 }
 
 /* Should the slot at @index, reserved but not written, be waited for? Notes since when it is. */
@@ -191,26 +277,37 @@ static bool wait_for(struct ring_reader *r, const struct span *s, u64 index, u64
 	return true;
 }
 
-/* Decode; stops early at a slot that is worth waiting for. Returns how many slots were taken. */
+/*
+ * Decode; stops early at a slot that is worth waiting for, or when @out is full. Returns how many slots
+ * were taken.
+ */
 static u64 take_span(struct ring_reader *r, const struct span *s, u64 head, struct ring_record *out,
 		     size_t *n)
 {
 	for (u64 i = 0; i < s->n; i++) {
 		const u64 *w = &s->raw[i * WORDS];
 		u64 index = s->first + i;
-		enum slot_state state = slot_state(r, w, index);
+		enum slot_state state;
 
+		if (*n == s->max)
+			return i;
+		state = slot_state(r, w, index);
 		if (__builtin_expect(state == SLOT_VALID, 1)) {
-			*n += take(r, w, index, &out[*n]);
+			if (!take(r, s, i, out, n))
+				return i;
 			continue;
 		}
 		if (index < s->floor) {
 			r->stats.overwritten++;
+			if (r->held)
+				let_go(r, out, n);
 			continue;
 		}
 		if (state == SLOT_UNWRITTEN && wait_for(r, s, index, head))
 			return i;
 		r->stats.torn++;
+		if (r->held && ++r->held_gap > GAP_MAX)
+			let_go(r, out, n);
 	}
 	return s->n;
 }
@@ -238,38 +335,42 @@ static int read_span(struct ring_reader *r, struct span *s, u64 head)
 	return 0;
 }
 
-static void skip_overwritten(struct ring_reader *r, u64 head)
+static void skip_overwritten(struct ring_reader *r, u64 head, struct ring_record *out, size_t *n)
 {
-	u64 n;
+	u64 gone;
 
 	if (head - r->pos <= r->slots)
 		return;
-	n = head - r->slots - r->pos;
-	r->stats.overwritten += n;
-	r->pos += n;
+	gone = head - r->slots - r->pos;
+	r->stats.overwritten += gone;
+	r->pos += gone;
+	if (r->held)
+		let_go(r, out, n);
 }
 
-static int drain(struct ring_reader *r, struct ring_record *out, size_t max, struct span *s,
-		 size_t *n_ret)
+static int drain(struct ring_reader *r, struct ring_record *out, struct span *s, size_t *n_ret)
 {
 	u64 head, taken;
 	int err = read_head(r, &head);
 
 	if (err)
 		return err;
-	skip_overwritten(r, head);
-	while (r->pos < head && *n_ret < max) {
+	skip_overwritten(r, head, out, n_ret);
+	while (r->pos < head && *n_ret < s->max) {
 		s->first = r->pos;
 		s->n = MIN(head - r->pos, r->slots - (r->pos & (r->slots - 1)));
-		s->n = MIN(s->n, MIN((u64)RING_CHUNK, max - *n_ret));
+		s->n = MIN(s->n, MIN((u64)RING_CHUNK, s->max - *n_ret + GAP_MAX));
 		err = read_span(r, s, head);
 		if (err)
 			return err;
 		taken = take_span(r, s, head, out, n_ret);
 		r->pos += taken;
-		if (taken < s->n)
+		if (taken < s->n && *n_ret < s->max)
 			return 0;
 	}
+	/* a record and its DATA are reserved together */
+	if (r->held && r->pos == head)
+		let_go(r, out, n_ret);
 	r->stalled = false;
 	r->stats.stalled_ns = 0;
 	return 0;
@@ -285,9 +386,16 @@ int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 n
 	*n_ret = 0;
 	if (r->broken)
 		return r->broken;
+	if (!max)
+		return 0;
 	s.now_ns = now_ns;
 	s.flags = flags;
-	err = drain(r, out, max, &s, n_ret);
+	s.max = max;
+	if (r->held)
+		out[0] = r->open;
+	err = drain(r, out, &s, n_ret);
+	if (r->held)
+		r->open = out[*n_ret];
 	if (err || r->pos == from)
 		return err;
 	err = r->io.write(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, tail), &r->pos, 8);

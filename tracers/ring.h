@@ -7,10 +7,15 @@
  *
  * Every index below head ends up in exactly one counter of struct ring_stats:
  *
- *   head - start = functions + entries + returns + comms + torn + overwritten + (head - pos), the
- *                  last still to be read
- *   events       = functions + entries + returns + refused + torn and overwritten ones that were not
- *                  COMM slots: calls, and under function_graph their returns
+ *   head - start = functions + entries + returns + switches + comms + data + torn + overwritten
+ *                  + held + (head - pos), the last still to be read
+ *   events       = functions + entries + returns + switches + refused + torn and overwritten ones
+ *                  that were not COMM or DATA slots: calls, under function_graph their returns
+ *
+ * A record and its DATA are one event: what is lost of it counts once. A DATA slot without its record
+ * counts as data alone (its record counts as torn, overwritten or refused); one that was never written
+ * counts as data when the record's next DATA tells that it was one. What cannot be told apart is what
+ * was overwritten before it was read, or not written at all: each slot of it counts, DATA too.
  */
 #ifndef TRACERS_RING_H
 #define TRACERS_RING_H
@@ -37,24 +42,38 @@ enum ring_type {
 	RING_COMM = AGENT_REC_COMM_A, /* both halves of a pair: from here on pid is comm, tgid */
 	RING_GRAPH_ENTRY = AGENT_REC_GRAPH_ENTRY,
 	RING_GRAPH_RETURN = AGENT_REC_GRAPH_RETURN,
+	RING_SWITCH = AGENT_REC_SWITCH,
 };
 
 struct ring_record {
 	u64 tsc; /* guest TSC, low 48 bits; RING_COMM: 0 */
-	u64 ip; /* call site; RING_COMM: 0 */
-	u64 parent; /* return address into the caller; RING_COMM, RING_GRAPH_RETURN: 0 */
+	u64 ip; /* call site; RING_COMM, RING_SWITCH: 0 */
+	u64 parent; /* return address into the caller; RING_FUNCTION, RING_GRAPH_ENTRY; else 0 */
 	u64 ticks; /* RING_GRAPH_RETURN: how long the call took, TSC ticks, rounded down */
 	u32 pid;
-	u32 tgid; /* RING_COMM only */
+	union {
+		u32 tgid; /* RING_COMM only */
+		u32 prev_pid; /* RING_SWITCH only; else 0 */
+	};
 	u16 ctx; /* AGENT_CTX_* */
 	u8 type; /* enum ring_type */
-	char comm[RING_COMM_LEN]; /* RING_COMM only; as the guest has it, maybe without a NUL */
+	/* of its AGENT_REC_DATA, under RING_DATA; else 0 */
+	u8 n_args;
+	bool has_retval, has_depth;
+	u16 depth;
+	union {
+		char comm[RING_COMM_LEN]; /* RING_COMM; as the guest has it, maybe without a NUL */
+		u64 args[AGENT_MAX_ARGS]; /* n_args of them; RING_FUNCTION, RING_GRAPH_ENTRY */
+		u64 retval; /* if has_retval; RING_GRAPH_RETURN */
+	};
 };
 
 struct ring_stats {
 	u64 functions; /* RING_FUNCTION records delivered */
 	u64 entries, returns; /* RING_GRAPH_ENTRY and RING_GRAPH_RETURN records delivered */
+	u64 switches; /* RING_SWITCH records delivered */
 	u64 comms; /* slots taken up by COMM records, two a pair */
+	u64 data; /* slots taken up by DATA, also what was dropped as its record is not there */
 	u64 torn; /* slots that never became a valid record */
 	u64 overwritten; /* slots that the guest used again before they were read */
 	u64 refused; /* records the agent did not write, by its own count (lost) */
@@ -73,6 +92,9 @@ struct ring_reader {
 	bool stalled;
 	u64 comm_next; /* index at which the other half of comm is due */
 	struct ring_record comm;
+	bool held; /* a record was read whose DATA may still come: */
+	u8 held_gap; /* unwritten slots given up since, as torn until they turn out to be its DATA */
+	struct ring_record open;
 	struct ring_stats stats;
 };
 
@@ -96,16 +118,21 @@ must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
  * must not be given to anybody else. stats.stalled_ns says how long.
  */
 #define RING_FINAL 1
+/*
+ * Records may be followed by AGENT_REC_DATA: each is held until what follows it in the ring was read,
+ * or nothing that was reserved does. Without it DATA are dropped.
+ */
+#define RING_DATA 2
 
 /**
  * ring_drain - take what is there
  * @out, @max: at most @max records, in the order of reservation
  * @now_ns:    CLOCK_MONOTONIC, for the time a slot has stayed unwritten
- * @flags:     0 or RING_FINAL
+ * @flags:     RING_*
  * @n_ret:     how many were delivered; valid on failure too
  *
  * Takes at most one ring's worth of slots; when @n_ret is @max there may be more. A COMM pair takes
- * two slots and gives one record. Writes agent_cpu.tail, in overwrite mode only for the next
+ * two slots and gives one record, DATA give none of their own. Writes agent_cpu.tail, in overwrite mode only for the next
  * reader.
  *
  * Context: one thread a reader; the guest may run. Does not block or allocate; 24 KiB of stack.
@@ -114,6 +141,13 @@ must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
  */
 must_check int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 now_ns,
 			  unsigned int flags, size_t *n_ret);
+
+/** ring_held - the TSC of the record that is held, which will come before all others of this ring */
+static inline bool ring_held(const struct ring_reader *r, u64 *tsc_ret)
+{
+	*tsc_ret = r->open.tsc;
+	return r->held;
+}
 
 /** ring_pending - slots reserved but not taken, as of a look now; for choosing when to drain */
 must_check int ring_pending(struct ring_reader *r, u64 *n_ret);

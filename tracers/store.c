@@ -2,7 +2,7 @@
 /*
  * Records in memory. See store.h.
  *
- * A record takes 32 bytes; its seq is its place, its comm an index into a table of names in use,
+ * A record takes 32 bytes, and 8 for each value that may be kept with it; its seq is its place, its comm an index into a table of names in use,
  * each counted by the records that have it and given up with the last of them. A return has no
  * parent: its duration lies there, and in the bits that a pid does not need.
  */
@@ -25,11 +25,11 @@
 struct entry {
 	u64 ts_ns;
 	u32 ip; /* lower half; the upper one is all ones */
-	u32 parent; /* the same; TRACE_GRAPH_RETURN: duration 31..0 */
-	u32 pid : 22, duration1 : 10; /* duration 41..32 */
+	u32 parent; /* the same; TRACE_GRAPH_RETURN: duration 31..0; TRACE_SWITCH: prev_pid */
+	u32 pid : 22, duration1 : 10; /* duration 41..32; not TRACE_GRAPH_RETURN: n_args */
 	u32 tgid : 22, duration2 : 10; /* duration 51..42 */
 	u16 comm, cpu;
-	u16 ctx : 11, type : 3;
+	u16 ctx : 11, type : 3, retval : 1;
 	u16 depth;
 };
 
@@ -50,6 +50,8 @@ struct store {
 	u16 free_comm; /* 0: none */
 	u16 heads[COMMS]; /* by hash; 0: none */
 	struct comm comms[COMMS];
+	u32 n_words;
+	u64 *words; /* n_words of each entry; NULL: none */
 	struct entry entries[];
 };
 
@@ -58,7 +60,7 @@ static u64 oldest_of(const struct store *s)
 	return s->newest > s->mask ? s->newest - s->mask : 1;
 }
 
-int store_create(u32 records, struct store **ret, struct err *err)
+int store_create(u32 records, u32 words, struct store **ret, struct err *err)
 {
 	struct store *s;
 	size_t n = 1;
@@ -73,6 +75,14 @@ int store_create(u32 records, struct store **ret, struct err *err)
 	s = calloc(1, sizeof(*s) + n * sizeof(s->entries[0])); /* pages come as they are used */
 	if (!s)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to keep %zu records", n);
+	s->n_words = MIN(words, (u32)TRACE_MAX_ARGS);
+	if (words)
+		s->words = calloc(n, s->n_words * sizeof(*s->words));
+	if (words && !s->words) {
+		free(s);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0,
+			       "no memory to keep the values of %zu records", n);
+	}
 	pthread_mutex_init(&s->lock, NULL);
 	s->mask = n - 1;
 	for (u16 i = 1; i < COMMS - 1; i++)
@@ -87,6 +97,7 @@ void store_destroy(struct store *s)
 	if (!s)
 		return;
 	pthread_mutex_destroy(&s->lock);
+	free(s->words);
 	free(s);
 }
 
@@ -139,20 +150,27 @@ static void comm_put(struct store *s, u16 i)
 	s->free_comm = i;
 }
 
+/* How many values of @r there is room for. */
+static u32 values(const struct store *s, const struct trace_record *r)
+{
+	return MIN(r->type == TRACE_GRAPH_RETURN ? (u32)r->has_retval : r->n_args, s->n_words);
+}
+
 static void append_one(struct store *s, struct trace_record *r)
 {
 	struct entry *e = &s->entries[(s->newest + 1) & s->mask];
 	u64 ns = MIN(r->duration_ns, DURATION_MAX);
 	bool is_return = r->type == TRACE_GRAPH_RETURN;
+	u32 n = values(s, r), low = (u32)(is_return ? ns : r->parent);
 	u16 old = e->comm;
 
 	r->seq = ++s->newest;
 	*e = (struct entry){
 		.ts_ns = r->ts_ns,
 		.ip = (u32)r->ip,
-		.parent = (u32)(is_return ? ns : r->parent),
+		.parent = r->type == TRACE_SWITCH ? r->prev_pid : low,
 		.pid = r->pid & AGENT_PID_MASK,
-		.duration1 = ns >> 32 & 0x3ff,
+		.duration1 = (is_return ? (u32)(ns >> 32) : n) & 0x3ff,
 		/* what the guest says, and no tgid if it is larger than any can be */
 		.tgid = (r->tgid > AGENT_PID_MASK ? 0 : r->tgid) & AGENT_PID_MASK,
 		.duration2 = ns >> 42 & 0x3ff,
@@ -160,8 +178,12 @@ static void append_one(struct store *s, struct trace_record *r)
 		.cpu = r->cpu,
 		.ctx = (u32)r->ctx & AGENT_CTX_MASK,
 		.type = (u32)r->type & 7,
+		.retval = is_return && n,
 		.depth = r->depth,
 	};
+	if (n)
+		memcpy(&s->words[((s->newest) & s->mask) * s->n_words],
+		       is_return ? &r->retval : r->args, n * sizeof(u64));
 	comm_put(s, old); /* after comm_get(): often it is the same name */
 }
 
@@ -176,6 +198,25 @@ void store_append(struct store *s, struct trace_record *r, size_t n)
 	}
 }
 
+static void get_call(const struct store *s, u64 seq, const struct entry *e,
+		     struct trace_record *ret)
+{
+	const u64 *words = s->words ? &s->words[(seq & s->mask) * s->n_words] : NULL;
+
+	ret->ip = TOP_4G | e->ip;
+	if (e->type == TRACE_GRAPH_RETURN) {
+		ret->duration_ns = (u64)e->duration2 << 42 | (u64)e->duration1 << 32 | e->parent;
+		ret->has_retval = e->retval;
+		if (e->retval)
+			ret->retval = *words;
+		return;
+	}
+	ret->parent = TOP_4G | e->parent;
+	ret->n_args = (u8)e->duration1;
+	if (ret->n_args)
+		memcpy(ret->args, words, ret->n_args * sizeof(u64));
+}
+
 static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 {
 	const struct entry *e = &s->entries[seq & s->mask];
@@ -183,7 +224,6 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 	*ret = (struct trace_record){
 		.seq = seq,
 		.ts_ns = e->ts_ns,
-		.ip = TOP_4G | e->ip,
 		.pid = e->pid,
 		.tgid = e->tgid,
 		.cpu = e->cpu,
@@ -191,10 +231,10 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 		.type = e->type,
 		.depth = e->depth,
 	};
-	if (e->type == TRACE_GRAPH_RETURN)
-		ret->duration_ns = (u64)e->duration2 << 42 | (u64)e->duration1 << 32 | e->parent;
-	else
-		ret->parent = TOP_4G | e->parent;
+	if (e->type == TRACE_SWITCH)
+		ret->prev_pid = e->parent;
+	else if (e->type != TRACE_TRACER)
+		get_call(s, seq, e, ret);
 	if (e->comm)
 		memcpy(ret->comm, s->comms[e->comm].text, TRACE_COMM_LEN);
 	else

@@ -19,7 +19,8 @@ enum trace_type {
 	TRACE_GRAPH_ENTRY,
 	TRACE_GRAPH_RETURN,
 	TRACE_GRAPH_NEVER, /* an entry's function will never return: its task ended inside */
-	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid */
+	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid; no function */
+	TRACE_TRACER, /* trace_set_graph(): those after it are function_graph's if @depth, else function's */
 };
 
 #define TRACE_MAX_ARGS 6
@@ -67,9 +68,12 @@ struct trace_opts {
 	u32 max_depth; /* levels; 0: all */
 	u64 threshold_ns; /* tracing_thresh: only calls that took as long, told when they return */
 	bool no_irqs; /* funcgraph-irqs off */
-	bool no_sleep_time; /* sleep-time off: durations without the time that the task was switched out */
+	/* sleep-time off: durations without the time that the task was switched out. Where a task switch
+	 * was lost, the sleep it began or ended is not left out. */
+	bool no_sleep_time;
 	bool retval; /* funcgraph-retval */
 	bool args; /* func-args, funcgraph-args; the function tracer too */
+	bool switches; /* task switches are told, too: TRACE_SWITCH of all CPUs, whatever the pids */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
 };
@@ -84,6 +88,7 @@ struct trace_info {
 	u64 n_lost; /* all kinds together */
 	u64 lost_ring; /* ring full in the guest, or overwritten there before they were read */
 	u64 lost_torn; /* records whose check failed */
+	/* under a threshold n_returns alone counts: those that took as long; the others stay 0 */
 	u64 n_entries, n_returns,
 		n_never; /* function_graph: entries = returns + never + lost_returns +
 					      those still inside (n_inside) */
@@ -105,6 +110,21 @@ struct trace_info {
  */
 must_check int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret,
 			   struct err *err);
+
+/**
+ * trace_set_graph - turn a running trace over to function_graph, or back to function
+ *
+ * The sites stay armed, nothing is lost. In the stream a TRACE_TRACER stands between the records of one
+ * and of the other. Calls that are open when returns are given up get no TRACE_GRAPH_RETURN any more
+ * (nor NEVER, as they do return): they stay in trace_info.n_inside; depths begin anew with the next
+ * turn. What the patcher could not put back yet may still return, and is told.
+ *
+ * Context: any thread; waits until what was recorded before is in the store. Return: 0, also when it is
+ * so already; -EINVAL an option of the trace needs function_graph (bad_request); -EBUSY it was stopped
+ * (conflict); -ETIMEDOUT it is done, but not all of the earlier records are read yet; what
+ * tracing_collect() and tracing_set_graph() return.
+ */
+must_check int trace_set_graph(struct trace *t, bool on, struct err *err);
 
 /** trace_stop - disarm, drain what is left; records stay readable. Stopping twice is fine. */
 must_check int trace_stop(struct trace *t, struct err *err);
@@ -141,6 +161,13 @@ void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg);
 
 /** trace_sym - name of @addr for output: function, module (NULL) and offset; false when unknown */
 bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret);
+
+/**
+ * trace_func - prototype of the function with the call site @ip, for output; false when unknown
+ *
+ * Functions of modules are not known: their BTF is not read.
+ */
+bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret);
 
 /** trace_guest - the guest that @t traces */
 struct guest *trace_guest(struct trace *t);

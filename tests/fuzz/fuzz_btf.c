@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * BTF: raw bytes, or a sound blob with damage (first byte odd). Every string of the blob is asked
- * for as type, member and enumerator; answers must be the same twice and members lie as C lays
+ * for as type, member, enumerator and function; answers must be the same twice and members lie as C lays
  * them out.
  */
 #include "symbols/btf.h"
+#include "symbols/kernel.h"
 
 #include "tests/unit/test_symbols_fake.h"
 
@@ -39,6 +40,48 @@ static void check_pair(const struct btf_types *b, const char *type, const char *
 	(void)!btf_types_member(b, type, path, &off, &size);
 }
 
+static void check_val(const struct btf_types *b, const struct kernel_val *v, u32 n_regs)
+{
+	const char *strings = (const char *)b->blob + b->strings;
+	const char *name = btf_types_enum_name(b, v->btf_id, v->size);
+
+	if (strlen(v->name) + strlen(v->type) > 2 * b->strings_bytes)
+		abort();
+	if (name && (name < strings || name >= strings + b->strings_bytes))
+		abort();
+	if (v->reg != 0xff && (v->reg >= n_regs || !v->size))
+		abort();
+	if (v->kind > KERNEL_VAL_OTHER || v->btf_id >= b->n_types)
+		abort();
+}
+
+/* Registers are given out in order, each once. */
+static void check_func(const struct btf_types *b, const char *name)
+{
+	struct kernel_func f, again;
+	int rc = btf_types_func(b, name, &f);
+	u32 next = 0;
+
+	if (rc != btf_types_func(b, name, &again) || (!rc && memcmp(&f, &again, sizeof(f)) != 0))
+		abort();
+	if (rc)
+		return;
+	if (f.n_params > KERNEL_FUNC_MAX_PARAMS || f.n_regs > 6)
+		abort();
+	f.ret.name = "";
+	check_val(b, &f.ret, 1);
+	for (u32 i = 0; i < f.n_params; i++) {
+		check_val(b, &f.params[i], f.n_regs);
+		if (f.params[i].reg == 0xff)
+			continue;
+		if (f.params[i].reg < next)
+			abort();
+		next = f.params[i].reg + (f.params[i].size + 7u) / 8;
+	}
+	if (next > f.n_regs)
+		abort();
+}
+
 static void ask_all(const struct btf_types *b)
 {
 	const char *s[STRINGS_MAX];
@@ -52,6 +95,7 @@ static void ask_all(const struct btf_types *b)
 		u32 size;
 		s64 val;
 
+		check_func(b, s[i]);
 		(void)!btf_types_size(b, s[i], &size);
 		if (!btf_types_enum(b, s[i], &val) && btf_types_enum_each(b, s[i], count, &sum))
 			abort();

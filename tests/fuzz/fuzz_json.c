@@ -42,7 +42,7 @@ static void check_line(const struct buf *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct cursor c = cursor_init(data, size);
-	struct output_names names = { input_sym, NULL };
+	struct output_names names = { .sym = input_sym, .arg = NULL };
 	struct output_meta meta = { 0 };
 	struct trace_record r = { 0 };
 	struct buf b = { 0 };

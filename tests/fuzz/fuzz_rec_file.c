@@ -113,7 +113,7 @@ static bool next_record(struct cursor *c, bool graph, struct trace_record *r)
 
 static void round_trip(const u8 *data, size_t size)
 {
-	const struct output_names names = { one_sym, NULL };
+	const struct output_names names = { .sym = one_sym, .arg = NULL };
 	const bool graph = size % 2;
 	const struct output_meta meta = { .tracer = "function_graph" };
 	const struct output_meta plain = { .tracer = "function" };

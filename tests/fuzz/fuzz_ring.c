@@ -39,6 +39,7 @@ static struct {
 	u32 mode;
 	bool racing; /* reads are followed by an operation of the guest */
 	bool live;
+	unsigned int with_data; /* RING_DATA or 0, for all of a reader's life */
 } f;
 
 static u64 take(unsigned int bytes)
@@ -69,7 +70,7 @@ static void guest_op(u64 op)
 {
 	u64 count;
 
-	switch (op % 8) {
+	switch (op % 9) {
 	case 0: /* a record, as the agent writes it */
 		write_valid(cpu()->head++, take(4), take(4), 1ull << AGENT_TYPE_SHIFT | take(1));
 		break;
@@ -92,6 +93,17 @@ static void guest_op(u64 op)
 		break;
 	case 6:
 		cpu()->head = take(1) & 1 ? take(8) : cpu()->head + take(1);
+		break;
+	case 8: /* a record with DATA, some of them not written */
+		write_valid(cpu()->head++, 77, take(4), (u64)(take(1) % 8) << AGENT_TYPE_SHIFT | 9);
+		for (count = take(1) % 10; count; count--) {
+			u64 what = take(1), low = 6ull << AGENT_TYPE_SHIFT | 9;
+
+			low |= ((what & 3) << 8 | (what >> 2 & 7)) << AGENT_CTX_SHIFT;
+			if (!(what & 0x40))
+				write_valid(cpu()->head, 77, what, low);
+			cpu()->head++;
+		}
 		break;
 	default:
 		cpu()->lost += take(1) & 1 ? take(8) : 1;
@@ -133,6 +145,7 @@ static void open_reader(void)
 
 	h.ring_off = RING_OFF;
 	f.tail = cpu()->tail;
+	f.with_data = take(1) & 1 ? RING_DATA : 0;
 	f.live = ring_reader_init(&f.reader, &io, &h, CPU) == 0;
 }
 
@@ -142,10 +155,13 @@ static void check_records(size_t n)
 		const struct ring_record *r = &f.out[i];
 
 		CHECK(r->pid <= AGENT_PID_MASK);
-		CHECK(r->type >= RING_FUNCTION && r->type <= RING_GRAPH_RETURN &&
-		      r->type != AGENT_REC_COMM_B);
+		CHECK(r->type >= RING_FUNCTION && r->type <= RING_SWITCH &&
+		      r->type != AGENT_REC_COMM_B && r->type != AGENT_REC_DATA);
 		if (r->type == RING_COMM)
 			continue;
+		CHECK(r->n_args <= AGENT_MAX_ARGS && r->prev_pid <= AGENT_PID_MASK);
+		CHECK(f.with_data || !(r->n_args || r->has_retval || r->has_depth));
+		CHECK(r->type == RING_GRAPH_RETURN ? !r->n_args : !r->has_retval);
 		CHECK(r->tsc <= AGENT_TSC_MASK && r->ctx <= AGENT_CTX_MASK);
 		CHECK(r->ip == (u64)(s64)(s32)r->ip && r->parent == (u64)(s64)(s32)r->parent);
 		CHECK(r->type == RING_GRAPH_RETURN ? !r->parent : !r->ticks);
@@ -154,14 +170,15 @@ static void check_records(size_t n)
 
 static u64 delivered(const struct ring_stats *s)
 {
-	return s->functions + s->entries + s->returns;
+	return s->functions + s->entries + s->returns + s->switches;
 }
 
 static void drain(void)
 {
 	struct ring_stats was = f.reader.stats, *is = &f.reader.stats;
 	size_t max = take(1) % (OUT_MAX + 1), n = OUT_MAX + 1;
-	unsigned int flags = take(1) % 4 == 3 ? RING_FINAL : 0;
+	unsigned int flags = (take(1) % 4 == 3 ? RING_FINAL : 0) | f.with_data;
+	const bool was_held = f.reader.held;
 	u64 slots;
 	int err;
 
@@ -169,13 +186,15 @@ static void drain(void)
 	err = ring_drain(&f.reader, f.out, max, f.now_ns, flags, &n);
 	CHECK(n <= max);
 	check_records(n);
-	slots = delivered(is) + is->comms + is->torn + is->overwritten;
+	slots = delivered(is) + is->comms + is->data + is->torn + is->overwritten + f.reader.held;
 	CHECK(f.reader.pos - f.reader.start == slots);
 	CHECK(delivered(is) - delivered(&was) <= n);
 	CHECK(n - (delivered(is) - delivered(&was)) <= (is->comms - was.comms + 1) / 2);
 	CHECK(f.mode == AGENT_MODE_OVERWRITE || is->overwritten == 0);
-	CHECK(delivered(is) + is->comms + is->torn - delivered(&was) - was.comms - was.torn <=
+	CHECK(delivered(is) + is->comms + is->torn + is->data + f.reader.held - delivered(&was) -
+		      was.comms - was.torn - was.data - was_held <=
 	      SLOTS);
+	CHECK(!f.reader.held || f.with_data);
 	CHECK(is->refused >= was.refused);
 	if (!err) {
 		CHECK(f.tail == f.reader.pos);

@@ -93,6 +93,19 @@ static void add_module(struct btf *b, const struct ids *t, bool mem_array)
 	field(b, "kallsyms", ks, 96);
 }
 
+/* ssize_t fake_read(struct list_head *list, u32 mode, struct list_head by_value, ...); */
+static void add_func(struct btf *b, const struct ids *t)
+{
+	int ssize = btf__add_typedef(b, "ssize_t", btf__add_int(b, "long", 8, BTF_INT_SIGNED));
+	int list = btf__add_ptr(b, btf__add_const(b, t->list_head));
+	int proto = btf__add_func_proto(b, ssize);
+
+	if (btf__add_func_param(b, "list", list) || btf__add_func_param(b, "mode", t->u32_id) ||
+	    btf__add_func_param(b, "by_value", t->list_head) || btf__add_func_param(b, NULL, 0) ||
+	    btf__add_func(b, "fake_read", BTF_FUNC_STATIC, proto) < 0)
+		abort();
+}
+
 u8 *fake_btf(bool mem_array, u32 *bytes_ret)
 {
 	struct btf *b = btf__new_empty();
@@ -116,6 +129,7 @@ u8 *fake_btf(bool mem_array, u32 *bytes_ret)
 	bits = btf__add_array(b, t.u32_id, t.u64_id, 2);
 	btf__add_struct(b, "cpumask", 16);
 	field(b, "bits", bits, 0);
+	add_func(b, &t);
 	raw = btf__raw_data(b, bytes_ret);
 	copy = malloc(*bytes_ret);
 	if (!raw || !copy)

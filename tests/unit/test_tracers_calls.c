@@ -15,6 +15,7 @@
 
 static struct calls *g;
 static u64 now; /* full TSC */
+static u64 mark;
 
 static int setup(void **state)
 {
@@ -45,7 +46,7 @@ static u16 follow(u8 type, u32 pid, u32 cpu, unsigned int f, u64 ticks)
 				 .ticks = ticks,
 				 .type = type };
 
-	return calls_follow(g, &r, cpu);
+	return calls_follow(g, &r, cpu, &mark);
 }
 
 /* Returns when it began. */
@@ -227,6 +228,38 @@ static void never_returns(void **state)
 }
 
 /* Tasks come by the thousand and end inside a call, which nobody tells us. */
+static void marks_come_back(void **state)
+{
+	u64 outer, inner;
+
+	(void)state;
+	mark = 5;
+	outer = enter(7, 0, 1, 0);
+	mark = 9;
+	inner = enter(7, 0, 2, 1);
+	mark = 77;
+	now += 10;
+	follow(RING_GRAPH_RETURN, 7, 0, 3, 1); /* whose entry was lost */
+	assert_int_equal(mark, 77);
+	leave(7, 1, 2, inner, 1);
+	assert_int_equal(mark, 9);
+	leave(7, 1, 1, outer, 0);
+	assert_int_equal(mark, 5);
+}
+
+static void cleared(void **state)
+{
+	(void)state;
+	for (u32 pid = 1; pid < 20; pid++) {
+		enter(pid, 0, 1, 0);
+		enter(pid, 0, 2, 1);
+	}
+	calls_clear(g);
+	assert_int_equal(calls_open(g), 0);
+	for (u32 pid = 1; pid < 200; pid++)
+		enter(pid, 0, 2, 0);
+}
+
 static void fork_storm(void **state)
 {
 	u64 kept = enter(1, 0, 1, 0), inner;
@@ -295,6 +328,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lost_outermost_return, setup, teardown),
 		cmocka_unit_test_setup_teardown(long_calls, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_returns, setup, teardown),
+		cmocka_unit_test_setup_teardown(marks_come_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(cleared, setup, teardown),
 		cmocka_unit_test_setup_teardown(fork_storm, setup, teardown),
 		cmocka_unit_test_setup_teardown(any_records, setup, teardown),
 	};

@@ -261,6 +261,14 @@ static void native_clock(void **state)
 		assert_true(trace_clock_duration_ns(&c, ticks) <=
 			    trace_clock_duration_ns(&c, ticks + 1));
 	}
+	assert_int_equal(trace_clock_ticks(&c, 0), 0);
+	assert_int_equal(trace_clock_ticks(&c, UINT64_MAX), UINT64_MAX);
+	for (u64 ns = 1; ns < 1ull << 50; ns = ns * 5 + 2) {
+		u64 ticks = trace_clock_ticks(&c, ns);
+
+		assert_true(trace_clock_duration_ns(&c, ticks) >= ns);
+		assert_true(trace_clock_duration_ns(&c, ticks - 1) < ns);
+	}
 	trace_clock_deinit(&c);
 }
 

@@ -60,22 +60,32 @@ static void take(void *arg, const struct trace_record *r)
 	got[n_got++] = *r;
 }
 
-static int setup(void **state)
+static struct drain_opts options(void)
 {
-	struct drain_opts o = { .io = { io_read, io_write, NULL },
-				.graph = true,
-				.header = { .nr_cpus = CPUS,
-					    .ring_slots = SLOTS,
-					    .ring_off = RING_OFF,
-					    .nr_frames = 64 },
-				.clock = clock,
-				.duration = duration,
-				.record = take };
+	return (struct drain_opts){ .io = { io_read, io_write, NULL },
+				    .graph = true,
+				    .header = { .nr_cpus = CPUS,
+						.ring_slots = SLOTS,
+						.ring_off = RING_OFF,
+						.nr_frames = 64 },
+				    .clock = clock,
+				    .duration = duration,
+				    .record = take };
+}
 
-	(void)state;
+static int begin(const struct drain_opts *o)
+{
 	memset(data, 0, sizeof(data));
 	n_got = 0;
-	return drain_create(&o, &d, NULL);
+	return drain_create(o, &d, NULL);
+}
+
+static int setup(void **state)
+{
+	struct drain_opts o = options();
+
+	(void)state;
+	return begin(&o);
 }
 
 static int teardown(void **state)
@@ -87,7 +97,8 @@ static int teardown(void **state)
 
 static void put(u32 cpu, u64 w0, u64 w1, u32 type, u32 pid)
 {
-	u64 index = cpu_at(cpu)->head++, low = (u64)type << AGENT_TYPE_SHIFT | pid;
+	u64 index = cpu_at(cpu)->head++;
+	u64 low = (u64)(type >> 8) << AGENT_CTX_SHIFT | (u64)(type & 7) << AGENT_TYPE_SHIFT | pid;
 	u64 *w = &data[RING_OFF / 8 + (cpu * SLOTS + index % SLOTS) * 3];
 
 	w[0] = (index / SLOTS + 1) << 48 | w0;
@@ -104,6 +115,17 @@ static void entry(u32 cpu, u32 pid, u32 f, u64 tsc)
 static void ret(u32 cpu, u32 pid, u32 f, u64 tsc, u64 ticks)
 {
 	put(cpu, tsc, ticks << 32 | (0x81000000 + f), AGENT_REC_GRAPH_RETURN, pid);
+}
+
+static void word(u32 cpu, u32 pid, u64 tsc, u32 what, u64 value)
+{
+	put(cpu, tsc, value, what << 8 | AGENT_REC_DATA, pid);
+}
+
+/* @cpu turns from @prev to @next */
+static void turn(u32 cpu, u32 prev, u32 next, u64 tsc)
+{
+	put(cpu, tsc, prev, AGENT_REC_SWITCH, next);
 }
 
 static void name(u32 cpu, u32 pid, const char comm[16])
@@ -213,12 +235,213 @@ static void losses_do_not_pile_up(void **state)
 	assert_int_equal(n_got, 99);
 }
 
+static void values(void **state)
+{
+	struct drain_opts o = options();
+
+	(void)state;
+	o.data = true;
+	begin(&o);
+	entry(0, 7, 1, 100);
+	word(0, 7, 100, AGENT_DATA_ARG, 11);
+	word(0, 7, 100, AGENT_DATA_ARG | 1, 22);
+	ret(0, 7, 1, 200, 100);
+	word(0, 7, 200, AGENT_DATA_RETVAL, (u64)-5);
+	rounds(3);
+	assert_int_equal(n_got, 2);
+	assert_int_equal(got[0].n_args, 2);
+	assert_int_equal(got[0].args[0], 11);
+	assert_int_equal(got[0].args[1], 22);
+	assert_false(got[0].has_retval);
+	assert_true(got[1].has_retval);
+	assert_int_equal(got[1].retval, (u64)-5);
+	assert_int_equal(got[1].n_args, 0);
+	drain_destroy(d);
+}
+
+/*
+ * A record waits for what is behind it in its ring, which another task has not written yet, while its
+ * own task goes on elsewhere: its later records must not be handed on before it.
+ */
+static void held_records_keep_their_place(void **state)
+{
+	struct drain_opts o = options();
+	u64 hole;
+
+	(void)state;
+	o.data = true;
+	begin(&o);
+	entry(0, 7, 1, 100);
+	hole = cpu_at(0)->head++;
+	entry(1, 7, 2, 200);
+	for (u64 t = 210; t < 250; t += 10) {
+		entry(1, 8, 3, t);
+		ret(1, 8, 3, t + 5, 5);
+		rounds(1);
+	}
+	rounds(3);
+	assert_int_equal(n_got, 0);
+	cpu_at(0)->head = hole;
+	entry(0, 9, 4, 110);
+	rounds(3);
+	assert_int_equal(n_got, 11);
+	is(0, TRACE_GRAPH_ENTRY, 1, 100, 0);
+	is(1, TRACE_GRAPH_ENTRY, 4, 110, 0);
+	is(2, TRACE_GRAPH_ENTRY, 2, 200, 1);
+	drain_destroy(d);
+}
+
+static void switches_are_told_if_asked_for(void **state)
+{
+	struct drain_opts o = options();
+	struct drain_counts c;
+
+	(void)state;
+	for (int asked = 0; asked < 2; asked++) {
+		o.switches = asked;
+		begin(&o);
+		turn(1, 7, 0, 100);
+		entry(1, 0, 1, 110);
+		rounds(3);
+		assert_int_equal(n_got, 1 + asked);
+		drain_counts(d, &c);
+		assert_int_equal(c.entries, 1);
+		drain_destroy(d);
+	}
+	assert_int_equal(got[0].type, TRACE_SWITCH);
+	assert_int_equal(got[0].pid, 0);
+	assert_int_equal(got[0].prev_pid, 7);
+	assert_int_equal(got[0].ip | got[0].parent, 0);
+	assert_int_equal(got[0].ts_ns, 1000);
+	assert_int_equal(got[0].cpu, 1);
+}
+
+/* As ftrace has it with sleep-time off: what a task slept is no one's time of the calls around. */
+static void sleep_is_left_out(void **state)
+{
+	struct drain_opts o = options();
+
+	(void)state;
+	o.no_sleep = true;
+	begin(&o);
+	entry(0, 7, 1, 100);
+	entry(0, 7, 2, 110);
+	turn(0, 7, 8, 120);
+	entry(0, 8, 3, 130);
+	ret(0, 8, 3, 400, 270); /* it was not out */
+	turn(1, 0, 7, 620); /* and comes back on another CPU */
+	ret(1, 7, 2, 630, 520);
+	entry(1, 7, 4, 640);
+	ret(1, 7, 4, 650, 10);
+	ret(1, 7, 1, 700, 600);
+	rounds(3);
+	assert_int_equal(n_got, 8);
+	assert_int_equal(got[3].duration_ns, 2700);
+	is(4, TRACE_GRAPH_RETURN, 2, 630, 1);
+	assert_int_equal(got[4].duration_ns, 200);
+	assert_int_equal(got[6].duration_ns, 100);
+	is(7, TRACE_GRAPH_RETURN, 1, 700, 0);
+	assert_int_equal(got[7].duration_ns, 1000);
+	/* a switch is lost: the whole time counts */
+	entry(0, 7, 1, 800);
+	turn(0, 7, 8, 810);
+	rounds(1);
+	cpu_at(1)->lost++;
+	rounds(1);
+	ret(1, 7, 1, 900, 100);
+	rounds(3);
+	assert_int_equal(got[9].duration_ns, 1000);
+	drain_destroy(d);
+}
+
+static void only_long_calls(void **state)
+{
+	struct drain_opts o = options();
+	struct drain_counts c;
+
+	(void)state;
+	o.data = o.no_sleep = true;
+	o.threshold = 100;
+	begin(&o);
+	turn(0, 7, 8, 1050);
+	turn(0, 8, 7, 1150);
+	ret(0, 7, 2, 1200, 150); /* entered at 1050: 50 without its sleep */
+	word(0, 7, 1200, AGENT_DATA_DEPTH, 3);
+	ret(0, 7, 1, 1300, 300);
+	word(0, 7, 1300, AGENT_DATA_DEPTH, 2);
+	assert_int_equal(drain_never(d, 7, TEXT + 9, 0, 5), 0);
+	rounds(5);
+	assert_int_equal(n_got, 1);
+	is(0, TRACE_GRAPH_RETURN, 1, 1300, 2);
+	assert_int_equal(got[0].duration_ns, 2000);
+	drain_counts(d, &c);
+	assert_int_equal(c.entries, 0);
+	assert_int_equal(c.returns, 1);
+	assert_int_equal(c.never, 0);
+	drain_destroy(d);
+}
+
+static void function(u32 cpu, u32 pid, u32 f, u64 tsc)
+{
+	put(cpu, tsc, 0x8200000081000000 + f, AGENT_REC_FUNCTION, pid);
+}
+
+/* function, function_graph and back: a record between them says so, and depths begin anew. */
+static void turns(void **state)
+{
+	struct drain_opts o = options();
+
+	(void)state;
+	o.graph = false;
+	begin(&o);
+	ret(0, 7, 1, 90, 5); /* of an earlier trace */
+	function(0, 7, 1, 100);
+	rounds(3);
+	assert_int_equal(n_got, 1);
+	function(0, 7, 1, 200); /* recorded before the turn, read after it */
+	drain_expect_graph(d);
+	drain_turn(d, true);
+	entry(0, 7, 2, 300);
+	assert_true(drain_turning(d));
+	rounds(4);
+	assert_false(drain_turning(d));
+	assert_int_equal(n_got, 4);
+	is(1, TRACE_FUNCTION, 1, 200, 0);
+	assert_int_equal(got[2].type, TRACE_TRACER);
+	assert_int_equal(got[2].depth, 1);
+	is(3, TRACE_GRAPH_ENTRY, 2, 300, 0);
+	entry(0, 7, 3, 400);
+	drain_turn(d, false);
+	rounds(4);
+	assert_int_equal(n_got, 6);
+	is(4, TRACE_GRAPH_ENTRY, 3, 400, 1);
+	assert_int_equal(got[5].type, TRACE_TRACER);
+	assert_int_equal(got[5].depth, 0);
+	function(0, 7, 1, 500);
+	ret(0, 7, 3, 600, 200); /* it was not put back in time: still told */
+	rounds(3);
+	is(6, TRACE_FUNCTION, 1, 500, 0);
+	is(7, TRACE_GRAPH_RETURN, 3, 600, 0);
+	drain_turn(d, true);
+	entry(0, 7, 4, 700);
+	assert_int_equal(drain_finish(d, 0, NULL), 0);
+	is(9, TRACE_GRAPH_ENTRY, 4, 700, 0);
+	assert_int_equal(n_got, 10);
+	drain_destroy(d);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(order_and_depth, setup, teardown),
 		cmocka_unit_test_setup_teardown(never_comes_after_its_entry, setup, teardown),
 		cmocka_unit_test_setup_teardown(losses_do_not_pile_up, setup, teardown),
+		cmocka_unit_test(values),
+		cmocka_unit_test(held_records_keep_their_place),
+		cmocka_unit_test(switches_are_told_if_asked_for),
+		cmocka_unit_test(sleep_is_left_out),
+		cmocka_unit_test(only_long_calls),
+		cmocka_unit_test(turns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -46,7 +46,7 @@ static bool fake_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return true;
 }
 
-static const struct output_names fake_names = { fake_sym, NULL };
+static const struct output_names fake_names = { .sym = fake_sym, .arg = NULL };
 
 static struct trace_record make_record(u64 seq)
 {

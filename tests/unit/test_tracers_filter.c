@@ -6,6 +6,8 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -173,6 +175,69 @@ static void names_the_glob_that_matches_nothing(void **state)
 	assert_int_equal(run("", NULL, NULL).rc, -EINVAL);
 }
 
+/* What globs choose does not depend on how many there are: from 16 on names are looked up. */
+static void many_names_as_few(void **state)
+{
+	static const char *const globs[] = { "vfs_read",   "vfs_read:mod:overlay",
+					     "vfs_*",      ":mod:ext4",
+					     "ext4_read",  "*",
+					     "vfs_rea[d]", "vfs\\_read" };
+	static const char *const nothing[] = { "vfs_rea", "vfs_read:mod:ext4", "xyz" };
+	const char *many[17];
+
+	(void)state;
+	for (size_t g = 0; g < ARRAY_SIZE(globs); g++) {
+		u64 few_bits = 0, many_bits = 0;
+
+		for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+			many[i] = globs[g];
+		assert_int_equal(filter_mark(&input, "f", many, 1, &few_bits, NULL), 0);
+		assert_int_equal(filter_mark(&input, "f", many, 17, &many_bits, NULL), 0);
+		assert_int_equal(few_bits, many_bits);
+		assert_int_not_equal(few_bits, 0);
+	}
+	for (size_t g = 0; g < ARRAY_SIZE(nothing); g++) {
+		struct err err = { 0 };
+		u64 bits = 0;
+
+		many[16] = nothing[g];
+		assert_int_equal(filter_mark(&input, "f", many, 17, &bits, &err), -ENOENT);
+		assert_non_null(strstr(err.msg, nothing[g]));
+	}
+}
+
+/* 20,000 names of 40,000 functions: seconds and more, were each compared with each. */
+static void thousands_of_names(void **state)
+{
+	enum {
+		SITES = 40000,
+		NAMES = 20000
+	};
+	struct ftrace_site *many = calloc(SITES, sizeof(*many));
+	char(*text)[16] = calloc(SITES, sizeof(*text));
+	const char **names = calloc(NAMES, sizeof(*names));
+	u64 *bits = calloc(FILTER_BITMAP_WORDS(SITES), sizeof(*bits));
+	struct filter_input in = { many, SITES, 6 << 16 };
+	clock_t began;
+
+	(void)state;
+	for (u32 i = 0; i < SITES; i++) {
+		snprintf(text[i], sizeof(text[i]), "f%u", i);
+		many[i].name = text[i];
+	}
+	for (u32 i = 0; i < NAMES; i++)
+		names[i] = text[2 * i];
+	began = clock();
+	assert_int_equal(filter_mark(&in, "filter", names, NAMES, bits, NULL), 0);
+	assert_true(clock() - began < CLOCKS_PER_SEC);
+	for (u32 i = 0; i < SITES; i++)
+		assert_int_equal(filter_bit(bits, i), i % 2 == 0);
+	free(many);
+	free(text);
+	free(names);
+	free(bits);
+}
+
 static void denies_little(void **state)
 {
 	static const char *const bad[] = { "load_segments", "native_load_idt", "native_write_cr0",
@@ -199,6 +264,8 @@ int main(void)
 		cmocka_unit_test(selects_by_name_and_module),
 		cmocka_unit_test(counts_what_it_leaves_alone),
 		cmocka_unit_test(names_the_glob_that_matches_nothing),
+		cmocka_unit_test(many_names_as_few),
+		cmocka_unit_test(thousands_of_names),
 		cmocka_unit_test(denies_little),
 	};
 

@@ -32,7 +32,7 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return true;
 }
 
-static const struct output_names names = { sym, NULL };
+static const struct output_names names = { .sym = sym, .arg = NULL };
 
 /* Address of the function @name. */
 static u64 func(const char *name)

@@ -39,7 +39,7 @@ static void a_record_byte_for_byte(void **state)
 				  .type = TRACE_FUNCTION,
 				  .comm = "init" };
 	struct one_name n = { "vfs_read", NULL };
-	struct output_names names = { one_sym, &n };
+	struct output_names names = { .sym = one_sym, .arg = &n };
 	struct buf b = { 0 };
 
 	(void)state;
@@ -79,7 +79,7 @@ static void calls_and_returns(void **state)
 				  .pid = 1,
 				  .type = TRACE_GRAPH_ENTRY };
 	struct one_name n = { "f", NULL };
-	struct output_names names = { one_sym, &n };
+	struct output_names names = { .sym = one_sym, .arg = &n };
 	struct buf b = { 0 };
 
 	(void)state;
@@ -160,7 +160,7 @@ static void any_bytes_are_valid_json(void **state)
 {
 	char name[41], module[21];
 	struct one_name n = { name, module };
-	struct output_names names = { one_sym, &n };
+	struct output_names names = { .sym = one_sym, .arg = &n };
 	struct buf b = { 0 };
 
 	(void)state;
@@ -200,7 +200,7 @@ static void a_name_without_end_is_cut(void **state)
 {
 	static char name[100000];
 	struct one_name n = { name, name };
-	struct output_names names = { one_sym, &n };
+	struct output_names names = { .sym = one_sym, .arg = &n };
 	struct trace_record r = { .pid = 1 };
 	struct buf b = { 0 };
 	json_t *obj;

@@ -88,7 +88,7 @@ static void check(u64 f, u64 hits, u64 total, u64 self)
 
 static void folded_is(const char *want)
 {
-	const struct output_names names = { sym, NULL };
+	const struct output_names names = { .sym = sym, .arg = NULL };
 	struct buf b = { 0 };
 
 	profile_folded(p, &b, &names);

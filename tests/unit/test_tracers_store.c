@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#define WORDS TRACE_MAX_ARGS
+
 static __thread struct err last_err;
 
 /* Everything in it follows from i, so that a reader can check a record by itself. */
@@ -25,11 +27,20 @@ static struct trace_record make_record(u64 i, u32 tasks)
 				  .cpu = (u16)(i % 600),
 				  .ctx = (u16)(i % 2048),
 				  .depth = (u16)(i * 7),
-				  .type = (u8)(TRACE_FUNCTION + i % 4) };
+				  .type = (u8)(TRACE_FUNCTION + i % 5) };
 
 	if (r.type == TRACE_GRAPH_RETURN) {
 		r.parent = 0;
 		r.duration_ns = i * 0x9e3779b97f4a7c15 >> (12 + i / 4 % 52);
+		r.has_retval = i / 5 % 2;
+		r.retval = r.has_retval ? i * 3 : 0;
+	} else if (r.type == TRACE_SWITCH) {
+		r.ip = r.parent = 0;
+		r.prev_pid = (u32)i & 0x3fffff;
+	} else {
+		r.n_args = (u8)(i / 5 % (TRACE_MAX_ARGS + 1));
+		for (u64 k = 0; k < r.n_args; k++)
+			r.args[k] = i + (k << 60);
 	}
 	r.tgid = r.pid + 1;
 	snprintf(r.comm, sizeof(r.comm), "t%u", r.pid);
@@ -51,6 +62,11 @@ static void check_record(const struct trace_record *got, u64 i, u32 tasks)
 	assert_int_equal(got->type, want.type);
 	assert_int_equal(got->depth, want.depth);
 	assert_int_equal(got->duration_ns, want.duration_ns);
+	assert_int_equal(got->prev_pid, want.prev_pid);
+	assert_int_equal(got->n_args, want.n_args);
+	assert_memory_equal(got->args, want.args, sizeof(want.args));
+	assert_int_equal(got->has_retval, want.has_retval);
+	assert_int_equal(got->retval, want.retval);
 	assert_string_equal(got->comm, want.comm);
 }
 
@@ -88,7 +104,7 @@ static void reads_in_order_and_says_what_is_gone(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(store_create(1000, &s, NULL), 0); /* 1024 */
+	assert_int_equal(store_create(1000, WORDS, &s, NULL), 0); /* 1024 */
 	assert_int_equal(read_some(s, 0, buf, 10, &n, &oldest), 0);
 	assert_int_equal(n, 0);
 	append(s, 1, 1000, 50);
@@ -132,7 +148,7 @@ static void names_are_given_up_with_their_records(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(store_create(4096, &s, NULL), 0);
+	assert_int_equal(store_create(4096, WORDS, &s, NULL), 0);
 	for (u64 i = 1; i < 400000; i += 1000)
 		append(s, i, 1000, 100003); /* 100,003 names, 4096 of them at a time */
 	for (u64 after = 400000 - 4096; after < 400000; after += n) {
@@ -155,7 +171,7 @@ static void too_many_names_are_counted(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(store_create(65536, &s, NULL), 0);
+	assert_int_equal(store_create(65536, WORDS, &s, NULL), 0);
 	for (u64 i = 1; i <= 20000; i++) {
 		r = make_record(i, 1000000);
 		store_append(s, &r, 1);
@@ -177,9 +193,9 @@ static void refuses_silly_sizes(void **state)
 	struct err err;
 
 	(void)state;
-	assert_int_equal(store_create(UINT32_MAX, &s, &err), -EINVAL);
+	assert_int_equal(store_create(UINT32_MAX, WORDS, &s, &err), -EINVAL);
 	assert_int_equal(err.code, ERR_BAD_REQUEST);
-	assert_int_equal(store_create(0, &s, &err), 0);
+	assert_int_equal(store_create(0, WORDS, &s, &err), 0);
 	store_destroy(s);
 	store_destroy(NULL);
 }
@@ -237,7 +253,7 @@ static void readers_see_each_record_once(void **state)
 	struct store *s;
 
 	(void)state;
-	assert_int_equal(store_create(8192, &s, NULL), 0);
+	assert_int_equal(store_create(8192, WORDS, &s, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(res); i++) {
 		res[i] = (struct reader_result){ .s = s, .done = &done };
 		assert_int_equal(pthread_create(&threads[i], NULL, reader, &res[i]), 0);

@@ -84,7 +84,7 @@ static void compare_with_kernel(const char *path, u32 kept)
 {
 	struct output_meta meta = { .tracer = "function", .vcpus = 2, .n_records = kept };
 	struct two_names n = { 0 };
-	struct output_names names = { two_sym, &n };
+	struct output_names names = { .sym = two_sym, .arg = &n };
 	struct buf head = { 0 }, b = { 0 };
 	char line[256];
 	size_t head_pos = 0;
@@ -159,7 +159,7 @@ static void check_line(const struct trace_record *r, const char *ip, const char 
 		       const char *want)
 {
 	struct two_names n = { 0 };
-	struct output_names names = { two_sym, &n };
+	struct output_names names = { .sym = two_sym, .arg = &n };
 	struct buf b = { 0 };
 
 	snprintf(n.ip, sizeof(n.ip), "%s", ip);
@@ -212,7 +212,7 @@ static void names_cannot_reach_the_terminal(void **state)
 static void cache_asks_once(void **state)
 {
 	struct two_names n = { .ip = "f", .parent = "g" };
-	struct output_names below = { two_sym, &n }, names;
+	struct output_names below = { .sym = two_sym, .arg = &n }, names;
 	struct names_cache cache;
 	struct kernel_sym sym;
 	u64 off;

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+/* tracers/ring.c: AGENT_REC_DATA with the record that they belong to, and without. */
+#include "test_tracers_ring_fake.h"
+
+/* A call of pid 7 at @tsc, reserved together with @n_data words; nothing is written yet. */
+static u64 reserve_call(u64 n_data)
+{
+	u64 index = cpu->head;
+
+	cpu->head += 1 + n_data;
+	return index;
+}
+
+static void write_call(u64 index, u32 type, u64 tsc)
+{
+	write_record(index, tsc, 0x9000000080000000ull, low36(type, 7, 3));
+}
+
+static void write_data(u64 index, u64 tsc, u16 what, u64 word)
+{
+	write_record(index, tsc, word, low36(AGENT_REC_DATA, 7, what));
+}
+
+static void assert_lost(u64 torn)
+{
+	assert_int_equal(reader.stats.torn, torn);
+	assert_int_equal(accounted(), reader.pos - reader.start);
+}
+
+static void data_goes_with_its_record(void **state)
+{
+	u64 at;
+
+	(void)state;
+	start(AGENT_MODE_DISCARD);
+	at = reserve_call(2);
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	write_data(at + 1, 100, AGENT_DATA_ARG, 0xffff888000000001);
+	write_data(at + 2, 100, AGENT_DATA_ARG | 1, UINT64_MAX);
+	at = reserve_call(2);
+	write_call(at, AGENT_REC_GRAPH_RETURN, 200);
+	write_data(at + 1, 200, AGENT_DATA_RETVAL, (u64)-2);
+	write_data(at + 2, 200, AGENT_DATA_DEPTH, 70000);
+	at = reserve_call(1);
+	write_call(at, AGENT_REC_FUNCTION, 300);
+	write_data(at + 1, 300, AGENT_DATA_STACK, 5); /* not for us */
+	write_record(cpu->head++, 400, 0xffffffffull << 32 | 9, low36(AGENT_REC_SWITCH, 8, 0));
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 4);
+	assert_int_equal(out[0].type, RING_GRAPH_ENTRY);
+	assert_int_equal(out[0].n_args, 2);
+	assert_int_equal(out[0].args[0], 0xffff888000000001);
+	assert_int_equal(out[0].args[1], UINT64_MAX);
+	assert_false(out[0].has_retval || out[0].has_depth);
+	assert_true(out[1].has_retval && out[1].has_depth);
+	assert_int_equal(out[1].retval, (u64)-2);
+	assert_int_equal(out[1].depth, UINT16_MAX);
+	assert_int_equal(out[1].n_args, 0);
+	assert_int_equal(out[2].n_args, 0);
+	assert_int_equal(out[3].type, RING_SWITCH);
+	assert_int_equal(out[3].pid, 8);
+	assert_int_equal(out[3].prev_pid, 9);
+	assert_int_equal(out[3].ip | out[3].parent, 0);
+	assert_int_equal(reader.stats.data, 5);
+	assert_int_equal(reader.stats.switches, 1);
+	assert_lost(0);
+	/* who did not ask for them */
+	start(AGENT_MODE_DISCARD);
+	at = reserve_call(1);
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	write_data(at + 1, 100, AGENT_DATA_ARG, 1);
+	drain_at(0, 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(out[0].n_args, 0);
+	assert_lost(0);
+}
+
+/* Reserved together, written one after another: between any two of them there may be a look. */
+static void a_record_waits_for_its_data(void **state)
+{
+	u64 at, tsc;
+
+	(void)state;
+	start(AGENT_MODE_DISCARD);
+	write_functions(SLOTS - 4);
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, SLOTS - 4);
+	write_functions(2);
+	at = reserve_call(2); /* across the ring's end */
+	write_function(cpu->head++);
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 1); /* whether the second one has DATA is not known yet */
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 1);
+	assert_true(ring_held(&reader, &tsc));
+	assert_int_equal(tsc, 100);
+	assert_int_equal(accounted(), reader.pos - reader.start);
+	write_data(at + 1, 100, AGENT_DATA_ARG, 1);
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 0);
+	write_data(at + 2, 100, AGENT_DATA_ARG | 1, 2);
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 2);
+	assert_int_equal(out[0].n_args, 2);
+	assert_int_equal(out[0].args[1], 2);
+	assert_delivered(1, SLOTS + 1);
+	assert_false(ring_held(&reader, &tsc));
+	assert_lost(0);
+}
+
+/* Room for one at a time: nothing is lost and everything comes. */
+static void data_with_little_room(void **state)
+{
+	(void)state;
+	start(AGENT_MODE_DISCARD);
+	for (u64 i = 0; i < 5; i++) {
+		u64 at = reserve_call(1);
+
+		write_call(at, AGENT_REC_GRAPH_ENTRY, i);
+		write_data(at + 1, i, AGENT_DATA_ARG, 10 + i);
+	}
+	for (u64 i = 0; i < 5; i++) {
+		assert_int_equal(ring_drain(&reader, out, 1, 0, RING_DATA, &n), 0);
+		assert_int_equal(n, 1);
+		assert_int_equal(out[0].tsc, i);
+		assert_int_equal(out[0].n_args, 1);
+		assert_int_equal(out[0].args[0], 10 + i);
+	}
+	assert_lost(0);
+}
+
+static void what_is_torn_counts_once(void **state)
+{
+	u64 at;
+
+	(void)state;
+	/* a record is missing: its DATA are nobody's, not even the record's before it */
+	start(AGENT_MODE_DISCARD);
+	write_call(reserve_call(0), AGENT_REC_GRAPH_ENTRY, 90);
+	at = reserve_call(2);
+	write_data(at + 1, 100, AGENT_DATA_ARG, 1);
+	write_data(at + 2, 100, AGENT_DATA_ARG | 1, 1);
+	drain_at(0, RING_DATA | RING_FINAL);
+	assert_int_equal(n, 1);
+	assert_int_equal(out[0].n_args, 0);
+	assert_lost(1);
+	/* DATA is missing: no record is lost, and of its words those before the gap are good */
+	start(AGENT_MODE_DISCARD);
+	at = reserve_call(3);
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	write_data(at + 1, 100, AGENT_DATA_ARG, 1);
+	write_data(at + 3, 100, AGENT_DATA_ARG | 2, 3);
+	write_function(cpu->head++);
+	drain_at(0, RING_DATA | RING_FINAL);
+	assert_int_equal(n, 2);
+	assert_int_equal(out[0].n_args, 1);
+	assert_int_equal(reader.stats.data, 3);
+	assert_lost(0);
+	/* another's DATA are not taken for one's own: of another task, of another time, twice */
+	start(AGENT_MODE_DISCARD);
+	at = reserve_call(4);
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	write_record(at + 1, 100, 1, low36(AGENT_REC_DATA, 8, AGENT_DATA_ARG));
+	write_data(at + 2, 101, AGENT_DATA_ARG, 1);
+	write_data(at + 3, 100, AGENT_DATA_RETVAL, 1);
+	write_data(at + 4, 100, AGENT_DATA_ARG | 7, 1);
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 1);
+	assert_int_equal(out[0].n_args, 0);
+	assert_false(out[0].has_retval);
+	assert_lost(0);
+	/* a writer that never comes back does not hold the record for ever */
+	start(AGENT_MODE_OVERWRITE);
+	at = reserve_call(1);
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 0);
+	drain_at(RING_STALL_NS, RING_DATA);
+	assert_int_equal(n, 1);
+	assert_lost(1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(data_goes_with_its_record),
+		cmocka_unit_test(a_record_waits_for_its_data),
+		cmocka_unit_test(data_with_little_room),
+		cmocka_unit_test(what_is_torn_counts_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Options into call sites and words. See choose.h. */
+#include "tracers/choose.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int choose_check(const struct trace_opts *opts, struct err *err)
+{
+	const struct {
+		bool given;
+		const char *what;
+	} graph_only[] = {
+		{ opts->n_graph, "graph functions are" },
+		{ opts->n_graph_notrace, "graph-notrace functions are" },
+		{ opts->max_depth, "a maximum depth is" },
+		{ opts->threshold_ns, "a threshold is" },
+		{ opts->no_irqs, "leaving out interrupts is" },
+		{ opts->no_sleep_time, "leaving out sleep is" },
+		{ opts->retval, "return values are" },
+	};
+
+	if (!strcmp(opts->tracer, "function_graph"))
+		return 0;
+	for (size_t i = 0; i < ARRAY_SIZE(graph_only); i++) {
+		if (graph_only[i].given)
+			return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+				       "%s for the tracer function_graph, not %.40s",
+				       graph_only[i].what, opts->tracer);
+	}
+	return 0;
+}
+
+/* Sites marked by options of their own. */
+struct marks {
+	u64 *on, *root, *notrace;
+};
+
+static void marks_deinit(struct marks *m)
+{
+	free(m->on);
+	free(m->root);
+	free(m->notrace);
+}
+
+static int mark(const struct filter_input *in, const struct trace_opts *opts, struct marks *m,
+		struct filter_counts *counts, struct err *err)
+{
+	size_t words = FILTER_BITMAP_WORDS(in->n);
+	bool any = !opts->n_graph;
+	int rc;
+
+	m->on = calloc(words + 1, sizeof(u64));
+	m->root = calloc(words + 1, sizeof(u64));
+	m->notrace = calloc(words + 1, sizeof(u64));
+	if (!m->on || !m->root || !m->notrace)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
+			       in->n);
+	rc = filter_select(in, opts, m->on, counts, err);
+	if (!rc)
+		rc = filter_mark(in, "graph function", opts->graph, opts->n_graph, m->root, err);
+	if (!rc)
+		rc = filter_mark(in, "graph-notrace function", opts->graph_notrace,
+				 opts->n_graph_notrace, m->notrace, err);
+	for (size_t i = 0; i < words; i++)
+		any |= m->on[i] & m->root[i];
+	if (!rc && !any)
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+			       "none of the graph functions can be traced: they are in use by the "
+			       "guest, disabled, not safe, or filtered out");
+	return rc;
+}
+
+static u32 values_of(const struct choose_input *in, const struct trace_opts *opts,
+		     const struct ftrace_site *site)
+{
+	struct kernel_func f;
+	u32 what = 0;
+
+	if (!opts->args && !opts->retval)
+		return 0;
+	/* a module's function may have a name that the kernel has, too */
+	if (site->module || in->func(in->arg, site->name, &f))
+		return opts->retval ? AGENT_SITE_RETVAL : 0;
+	if (opts->retval && f.ret.kind != KERNEL_VAL_VOID)
+		what |= AGENT_SITE_RETVAL;
+	if (opts->args)
+		what |= (u32)f.n_regs << AGENT_SITE_ARGS_SHIFT;
+	return what;
+}
+
+int choose_sites(const struct choose_input *in, const struct trace_opts *opts, struct choice *ret,
+		 struct err *err)
+{
+	const struct filter_input *sites = &in->sites;
+	_cleanup_(marks_deinit) struct marks m = { 0 };
+	struct filter_counts counts = { 0 };
+	int rc = mark(sites, opts, &m, &counts, err);
+
+	*ret = (struct choice){ .n_skipped =
+					counts.n_in_use + counts.n_disabled + counts.n_denied };
+	if (rc)
+		return rc;
+	ret->site = calloc(counts.n_selected, sizeof(*ret->site));
+	ret->what = calloc(counts.n_selected, sizeof(*ret->what));
+	if (!ret->site || !ret->what) {
+		choice_deinit(ret);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
+			       counts.n_selected);
+	}
+	for (u32 i = 0; i < sites->n; i++) {
+		u32 what;
+
+		if (!filter_bit(m.on, i))
+			continue;
+		ret->site[ret->n++] = i;
+		what = values_of(in, opts, &sites->sites[i]);
+		what |= filter_bit(m.root, i) ? AGENT_SITE_ROOT : 0;
+		what |= filter_bit(m.notrace, i) ? AGENT_SITE_NOTRACE : 0;
+		if (what)
+			ret->what[ret->n_what++] = (struct tracing_site){ i, what };
+	}
+	return 0;
+}
+
+void choice_deinit(struct choice *c)
+{
+	free(c->site);
+	free(c->what);
+	*c = (struct choice){ 0 };
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Definitions in a recording: names, tasks, prototypes. Hostile input, as in rec_reader.c. */
+#include "tracers/rec_priv.h"
+#include "tracers/rec_varint.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_BLOCK (64u << 10)
+#define ON_STACK    0xff
+
+struct arena_block {
+	struct arena_block *next;
+	_Alignas(16) char bytes[];
+};
+
+/* @len bytes, less than a block, at a multiple of @align; NULL: no memory */
+static void *arena_get(struct rec_reader *r, size_t len, size_t align)
+{
+	struct arena_block *b = r->arena;
+	char *p;
+
+	r->arena_left -= r->arena_left % align; /* a block's end is aligned */
+	if (!b || r->arena_left < len) {
+		b = malloc(sizeof(*b) + ARENA_BLOCK); /* > REC_NAME_MAX, > any prototype */
+		if (!b)
+			return NULL;
+		b->next = r->arena;
+		r->arena = b;
+		r->arena_left = ARENA_BLOCK;
+	}
+	p = b->bytes + ARENA_BLOCK - r->arena_left;
+	r->arena_left -= len;
+	return p;
+}
+
+static char *arena_string(struct rec_reader *r, const void *s, size_t len)
+{
+	char *p = arena_get(r, len + 1, 1);
+
+	if (!p)
+		return NULL;
+	memcpy(p, s, len);
+	p[len] = 0;
+	return p;
+}
+
+static size_t addr_hash(const struct rec_reader *r, u64 addr)
+{
+	return (addr * 0x9e3779b97f4a7c15) >> 32 & (r->by_addr_slots - 1);
+}
+
+static void index_sym(struct rec_reader *r, u32 i)
+{
+	size_t h = addr_hash(r, r->syms[i].addr);
+
+	while (r->by_addr[h] && r->syms[r->by_addr[h] - 1].addr != r->syms[i].addr)
+		h = (h + 1) & (r->by_addr_slots - 1);
+	r->by_addr[h] = i + 1;
+}
+
+static int grow_syms(struct rec_reader *r)
+{
+	size_t cap = r->syms_cap ? r->syms_cap * 2 : 1024;
+	struct rec_sym *syms = reallocarray(r->syms, cap, sizeof(*syms));
+	u32 *by_addr;
+
+	if (!syms)
+		return -ENOMEM;
+	r->syms = syms;
+	by_addr = calloc(cap * 2, sizeof(*by_addr));
+	if (!by_addr)
+		return -ENOMEM;
+	free(r->by_addr);
+	r->by_addr = by_addr;
+	r->by_addr_slots = cap * 2;
+	r->syms_cap = cap;
+	for (size_t i = 0; i < r->n_syms; i++)
+		index_sym(r, (u32)i);
+	return 0;
+}
+
+/* A string with a 16-bit length; a NUL inside would hide the rest, so there is none. */
+static int get_name(struct rec_reader *r, const char **ret)
+{
+	const u8 *s;
+	u16 len;
+
+	if (!cursor_u16(&r->cur, &len) || len > REC_NAME_MAX)
+		return -EBADMSG;
+	s = r->cur.data + r->cur.pos;
+	if (!cursor_skip(&r->cur, len) || memchr(s, 0, len))
+		return -EBADMSG;
+	*ret = NULL;
+	if (len) {
+		*ret = arena_string(r, s, len);
+		if (!*ret)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int rec_read_sym(struct rec_reader *r)
+{
+	struct rec_sym sym = { .proto = NULL };
+	int rc;
+
+	if (!cursor_u64(&r->cur, &sym.addr) || !get_varint(&r->cur, &sym.off) ||
+	    !get_varint(&r->cur, &sym.size_bytes) || !cursor_u8(&r->cur, (u8 *)&sym.type))
+		return -EBADMSG;
+	rc = get_name(r, &sym.name);
+	if (!rc)
+		rc = get_name(r, &sym.module);
+	if (rc)
+		return rc;
+	if (!sym.type != !sym.name || (sym.module && !sym.name) || r->n_syms >= UINT32_MAX / 4)
+		return -EBADMSG;
+	if (r->n_syms == r->syms_cap) {
+		rc = grow_syms(r);
+		if (rc)
+			return rc;
+	}
+	r->syms[r->n_syms++] = sym;
+	index_sym(r, (u32)r->n_syms - 1);
+	return 0;
+}
+
+int rec_read_task(struct rec_reader *r)
+{
+	u64 slot, pid, tgid;
+	struct rec_task *t;
+	u8 len;
+
+	if (!get_varint_max(&r->cur, REC_TASK_SLOTS - 1, &slot) ||
+	    !get_varint_max(&r->cur, UINT32_MAX, &pid) ||
+	    !get_varint_max(&r->cur, UINT32_MAX, &tgid) || !cursor_u8(&r->cur, &len) ||
+	    len > TRACE_COMM_LEN)
+		return -EBADMSG;
+	t = &r->tasks[slot];
+	*t = (struct rec_task){ .pid = (u32)pid, .tgid = (u32)tgid };
+	return cursor_bytes(&r->cur, t->comm, len) ? 0 : -EBADMSG;
+}
+
+/* As get_name(), "" for an empty one. */
+static int get_val_name(struct rec_reader *r, const char **ret)
+{
+	int rc = get_name(r, ret);
+
+	if (!rc && !*ret)
+		*ret = "";
+	return rc;
+}
+
+static int get_val(struct rec_reader *r, struct kernel_val *v)
+{
+	u8 kind;
+	int rc;
+
+	*v = (struct kernel_val){ .name = "" };
+	if (!cursor_u8(&r->cur, &kind) || !cursor_u8(&r->cur, &v->size) ||
+	    !cursor_u8(&r->cur, &v->reg) || kind > KERNEL_VAL_OTHER ||
+	    (v->reg >= TRACE_MAX_ARGS && v->reg != ON_STACK))
+		return -EBADMSG;
+	v->kind = kind;
+	rc = get_val_name(r, &v->name);
+	return rc ? rc : get_val_name(r, &v->type);
+}
+
+int rec_read_proto(struct rec_reader *r)
+{
+	struct rec_proto *p;
+	u8 n_regs, n_params;
+	u64 sym;
+	int rc;
+
+	if (r->version < REC_VERSION || !get_varint(&r->cur, &sym) || sym >= r->n_syms ||
+	    !cursor_u8(&r->cur, &n_regs) || !cursor_u8(&r->cur, &n_params) ||
+	    n_regs > TRACE_MAX_ARGS || n_params > KERNEL_FUNC_MAX_PARAMS)
+		return -EBADMSG;
+	p = arena_get(r, sizeof(*p) + n_params * sizeof(p->params[0]), sizeof(void *));
+	if (!p)
+		return -ENOMEM;
+	p->n_regs = n_regs;
+	p->n_params = n_params;
+	rc = get_val(r, &p->ret);
+	for (u32 i = 0; i < n_params && !rc; i++)
+		rc = get_val(r, &p->params[i]);
+	if (!rc)
+		r->syms[sym].proto = p;
+	return rc;
+}
+
+static const struct rec_sym *find_sym(const struct rec_reader *r, u64 addr)
+{
+	if (!r->n_syms)
+		return NULL;
+	for (size_t h = addr_hash(r, addr); r->by_addr[h]; h = (h + 1) & (r->by_addr_slots - 1)) {
+		if (r->syms[r->by_addr[h] - 1].addr == addr)
+			return &r->syms[r->by_addr[h] - 1];
+	}
+	return NULL;
+}
+
+static bool reader_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	const struct rec_sym *s = find_sym(arg, addr);
+
+	if (!s || !s->name)
+		return false;
+	*ret = (struct kernel_sym){ s->name, s->module, addr - s->off, s->size_bytes, s->type };
+	*off_ret = s->off;
+	return true;
+}
+
+static bool reader_func(void *arg, u64 ip, struct kernel_func *ret)
+{
+	const struct rec_sym *s = find_sym(arg, ip);
+	const struct rec_proto *p = s ? s->proto : NULL;
+
+	if (!p)
+		return false;
+	*ret = (struct kernel_func){ .ret = p->ret, .n_params = p->n_params, .n_regs = p->n_regs };
+	memcpy(ret->params, p->params, p->n_params * sizeof(p->params[0]));
+	return true;
+}
+
+struct output_names rec_reader_names(struct rec_reader *r)
+{
+	return (struct output_names){ reader_sym, r, reader_func };
+}
+
+void rec_defs_deinit(struct rec_reader *r)
+{
+	while (r->arena) {
+		struct arena_block *b = r->arena;
+
+		r->arena = b->next;
+		free(b);
+	}
+	free(r->by_addr);
+	free(r->syms);
+	free(r->tasks);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recording reader's state, for rec_reader.c (the file, its records) and rec_defs.c (definitions). */
+#ifndef TRACERS_REC_PRIV_H
+#define TRACERS_REC_PRIV_H
+
+#include "base/cursor.h"
+#include "tracers/output.h"
+#include "tracers/rec_format.h"
+
+#include <stdio.h>
+
+struct rec_sym {
+	u64 addr, off, size_bytes;
+	const char *name; /* NULL: not known */
+	const char *module;
+	char type;
+	const struct rec_proto *proto; /* NULL: not known */
+};
+
+/* A prototype, as long as it has parameters: memory grows with the file. */
+struct rec_proto {
+	struct kernel_val ret;
+	u8 n_params, n_regs;
+	struct kernel_val params[];
+};
+
+struct rec_task {
+	u32 pid, tgid;
+	char comm[TRACE_COMM_LEN + 1];
+};
+
+struct arena_block;
+
+struct rec_reader {
+	FILE *file; /* NULL: @mem */
+	struct cursor mem;
+	u32 version;
+	u64 offset; /* of the chunk under way */
+	struct output_meta meta;
+	bool ended;
+	bool damaged; /* for good: nothing after it can be trusted */
+	/* the chunk under way */
+	u8 type;
+	u8 *payload;
+	size_t payload_cap;
+	struct cursor cur;
+	struct trace_record prev; /* the chunk's last record */
+	u32 prev_task;
+	/* definitions */
+	struct rec_sym *syms;
+	size_t n_syms, syms_cap;
+	u32 *by_addr; /* hash of addresses; index + 1 */
+	size_t by_addr_slots; /* a power of two, at least twice n_syms */
+	struct rec_task *tasks;
+	struct arena_block *arena;
+	size_t arena_left;
+};
+
+/* The next definition in r->cur. Return: 0; -EBADMSG it does not make sense; -ENOMEM. */
+must_check int rec_read_sym(struct rec_reader *r);
+must_check int rec_read_task(struct rec_reader *r);
+must_check int rec_read_proto(struct rec_reader *r);
+void rec_defs_deinit(struct rec_reader *r);
+
+#endif

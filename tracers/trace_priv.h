@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* struct trace, for trace*.c alone. */
+#ifndef TRACERS_TRACE_PRIV_H
+#define TRACERS_TRACE_PRIV_H
+
+#include "patcher/tracing.h"
+#include "tracers/clock.h"
+#include "tracers/drain.h"
+#include "tracers/store.h"
+#include "tracers/trace.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define TRACE_BATCH 256u
+
+/* Calls that will never return, as the patcher found them. */
+struct unreturned {
+	struct tracing_unreturned *call;
+	size_t n, cap;
+};
+
+/* What trace_set_graph() did, as far as the thread has taken it. */
+enum trace_turn {
+	TRACE_TURN_NONE,
+	TRACE_TURN_GRAPH,
+	TRACE_TURN_FUNCTION,
+	TRACE_TURNING, /* it has: until all that was recorded before is handed on */
+};
+
+struct trace {
+	struct guest *g;
+	struct sym_mem mem;
+	struct trace_clock clock;
+	struct drain *drain;
+	struct store *store;
+	struct trace_record batch[TRACE_BATCH];
+	size_t n_batch;
+	pthread_t thread;
+	bool thread_runs;
+	bool armed;
+	atomic_bool graph; /* returns are followed now */
+	atomic_bool ever_graph; /* or were; set after base */
+	bool needs_graph; /* an option of function_graph's was given */
+	u64 lost_nocpu; /* when we began */
+	struct tracing_graph base; /* when we began */
+	struct unreturned late; /* found by trace_stop() */
+
+	pthread_mutex_t
+		control; /* stopping and turning, one at a time; taken before the guest's lock */
+	pthread_mutex_t lock; /* all below; taken after it */
+	pthread_cond_t wake;
+	bool stop;
+	struct trace_info info;
+	enum trace_turn turn;
+	pthread_cond_t turned; /* it is TRACE_TURN_NONE, or the thread has ended */
+	bool thread_ended;
+	struct unreturned turn_late; /* found before returns were given up */
+	void (*notify)(void *arg);
+	void *notify_arg;
+};
+
+/* drain_opts' callbacks */
+u64 trace_record_clock(void *arg, u32 cpu, u64 tsc48);
+u64 trace_record_duration(void *arg, u64 ticks);
+void trace_take_record(void *arg, const struct trace_record *r);
+
+/** trace_thread - drains until trace.stop; a pthread's start */
+void *trace_thread(void *arg);
+
+/* Context: the trace's thread, or there is none. */
+void trace_flush(struct trace *t);
+void trace_update_losses(struct trace *t);
+void trace_update_graph(struct trace *t);
+/** trace_pass_unreturned - into the stream, and empty @u */
+void trace_pass_unreturned(struct trace *t, struct unreturned *u);
+
+/** trace_note_unreturned - tracing_collect()'s callback; @arg: struct unreturned */
+void trace_note_unreturned(void *arg, const struct tracing_unreturned *call);
+void trace_notify(struct trace *t);
+void trace_failed(struct trace *t, const struct err *err);
+
+#endif

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A trace's thread: rings into the store, and what has to be looked after meanwhile. */
+#define LOG_PREFIX "trace"
+#include "tracers/trace_priv.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define POLL_MIN_NS   500000ull
+#define POLL_MAX_NS   (10 * NSEC_PER_MSEC)
+#define LOOK_AGAIN_NS (2 * NSEC_PER_SEC)
+#define COLLECT_NS    (100 * NSEC_PER_MSEC)
+
+void trace_notify(struct trace *t)
+{
+	pthread_mutex_lock(&t->lock);
+	if (t->notify)
+		t->notify(t->notify_arg);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void trace_flush(struct trace *t)
+{
+	if (t->n_batch)
+		store_append(t->store, t->batch, t->n_batch);
+	t->n_batch = 0;
+}
+
+void trace_take_record(void *arg, const struct trace_record *r)
+{
+	struct trace *t = arg;
+
+	t->batch[t->n_batch++] = *r;
+	if (t->n_batch == TRACE_BATCH)
+		trace_flush(t);
+}
+
+u64 trace_record_clock(void *arg, u32 cpu, u64 tsc48)
+{
+	struct trace *t = arg;
+
+	return trace_clock_record_ns(&t->clock, cpu, tsc48);
+}
+
+u64 trace_record_duration(void *arg, u64 ticks)
+{
+	struct trace *t = arg;
+
+	return trace_clock_duration_ns(&t->clock, ticks);
+}
+
+/* What a counter of the guest's, which may say anything, has grown by; never less than before. */
+static u64 grown(u64 now, u64 base, u64 before)
+{
+	return now > base ? MAX(now - base, before) : before;
+}
+
+static u64 less(u64 a, u64 b)
+{
+	return a > b ? a - b : 0;
+}
+
+void trace_update_graph(struct trace *t)
+{
+	struct trace_info *i = &t->info;
+	struct tracing_graph now = t->base;
+	struct drain_counts c;
+
+	if (!t->ever_graph)
+		return;
+	drain_counts(t->drain, &c);
+	if (!tracing_graph_stats(t->g, &now))
+		now = t->base;
+	pthread_mutex_lock(&t->lock);
+	i->n_entries = c.entries;
+	i->n_returns = c.returns;
+	i->n_never = c.never;
+	i->lost_returns = grown(now.lost_returns, t->base.lost_returns, i->lost_returns);
+	i->lost_frames = grown(now.lost_frames, t->base.lost_frames, i->lost_frames);
+	i->frame_errors = grown(now.frame_errors, t->base.frame_errors, i->frame_errors);
+	/* less than there are when entries were lost whose returns were not */
+	i->n_inside = less(less(less(c.entries, c.returns), c.never), i->lost_returns);
+	pthread_mutex_unlock(&t->lock);
+}
+
+void trace_update_losses(struct trace *t)
+{
+	struct drain_losses l;
+	u64 nocpu = t->lost_nocpu;
+
+	drain_losses(t->drain, &l);
+	/* the guest's number: it may say anything, but not go back */
+	if (!tracing_lost_nocpu(t->g, &nocpu) || nocpu < t->lost_nocpu)
+		nocpu = t->lost_nocpu;
+	pthread_mutex_lock(&t->lock);
+	t->info.lost_ring = l.refused + l.overwritten + l.left + nocpu - t->lost_nocpu;
+	t->info.lost_torn = l.torn;
+	t->info.n_lost = t->info.lost_ring + t->info.lost_torn;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void trace_note_unreturned(void *arg, const struct tracing_unreturned *call)
+{
+	struct unreturned *u = arg;
+	size_t cap = MAX(u->cap * 2, (size_t)64);
+	struct tracing_unreturned *more;
+
+	if (u->n == u->cap) {
+		more = reallocarray(u->call, cap, sizeof(*more));
+		if (!more)
+			return; /* it counts as still inside */
+		u->call = more;
+		u->cap = cap;
+	}
+	u->call[u->n++] = *call;
+}
+
+void trace_pass_unreturned(struct trace *t, struct unreturned *u)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < u->n && !rc; i++)
+		rc = drain_never(t->drain, u->call[i].pid, u->call[i].ip, u->call[i].parent,
+				 u->call[i].tsc);
+	if (rc)
+		log_warn("no memory for calls that never return; they count as still inside");
+	free(u->call);
+	*u = (struct unreturned){ 0 };
+}
+
+/* Frames of calls that will never return go back to the guest, and the calls into the stream. */
+static int collect(struct trace *t, u64 now, u64 *last, struct err *err)
+{
+	struct unreturned u = { 0 };
+	int rc = 0;
+
+	if (!t->graph || now - *last < COLLECT_NS)
+		return 0;
+	*last = now;
+	guest_lock(t->g);
+	if (t->graph) /* still */
+		rc = tracing_collect(t->g, trace_note_unreturned, &u, err);
+	guest_unlock(t->g);
+	trace_pass_unreturned(t, &u);
+	trace_update_graph(t); /* here, since it looks at every CPU's counters in the guest */
+	return rc;
+}
+
+void trace_failed(struct trace *t, const struct err *err)
+{
+	log_error("%s", err->msg);
+	pthread_mutex_lock(&t->lock);
+	t->info.state = TRACE_FAILED;
+	t->info.error = *err;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* What trace_set_graph() wants of this thread. */
+static void take_turn(struct trace *t)
+{
+	struct unreturned late = { 0 };
+	enum trace_turn turn;
+
+	pthread_mutex_lock(&t->lock);
+	turn = t->turn;
+	if (turn == TRACE_TURN_GRAPH || turn == TRACE_TURN_FUNCTION) {
+		late = t->turn_late;
+		t->turn_late = (struct unreturned){ 0 };
+		t->turn = TRACE_TURNING;
+	} else if (turn == TRACE_TURNING && !drain_turning(t->drain)) {
+		t->turn = TRACE_TURN_NONE;
+		pthread_cond_broadcast(&t->turned);
+	}
+	pthread_mutex_unlock(&t->lock);
+	trace_pass_unreturned(t, &late);
+	if (turn == TRACE_TURN_GRAPH || turn == TRACE_TURN_FUNCTION)
+		drain_turn(t->drain, turn == TRACE_TURN_GRAPH);
+}
+
+/* false when it is time to end */
+static bool pause_for(struct trace *t, u64 ns)
+{
+	struct timespec until;
+	bool stop;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += (long)ns;
+	until.tv_sec += until.tv_nsec / (long)NSEC_PER_SEC;
+	until.tv_nsec %= (long)NSEC_PER_SEC;
+	pthread_mutex_lock(&t->lock);
+	while (!t->stop && ns && pthread_cond_timedwait(&t->wake, &t->lock, &until) != ETIMEDOUT)
+		;
+	stop = t->stop;
+	pthread_mutex_unlock(&t->lock);
+	return !stop;
+}
+
+/* Every few seconds: is it still the kernel that we know, and does its clock still run as we think? */
+static int look_again(struct trace *t, u64 now, u64 *last, struct err *err)
+{
+	struct err clock_err = { 0 };
+	int rc;
+
+	if (now - *last < LOOK_AGAIN_NS)
+		return 0;
+	*last = now;
+	guest_lock(t->g);
+	rc = guest_check_alive(t->g, err);
+	if (!rc && trace_clock_refresh(guest_kernel(t->g), &t->mem, &t->clock, &clock_err))
+		log_warn("the guest's clock could not be read again: %s", clock_err.msg);
+	guest_unlock(t->g);
+	return rc;
+}
+
+/* Rings that make no sense, or cannot be read, are most often those of a guest that was rebooted. */
+static void drain_failed(struct trace *t, struct err *err)
+{
+	struct err why = { 0 };
+
+	guest_lock(t->g);
+	if (guest_check_alive(t->g, &why) && why.code != ERR_NONE)
+		*err = why;
+	tracing_off(t->g); /* nobody reads any more; the sites are put back when it is stopped */
+	guest_unlock(t->g);
+	trace_flush(t);
+	trace_failed(t, err);
+	trace_notify(t);
+}
+
+static void drain_until_stop(struct trace *t)
+{
+	u64 poll = POLL_MIN_NS, looked = clock_ns(CLOCK_MONOTONIC), collected = looked;
+	struct err err = { 0 };
+	bool more = false;
+	size_t n;
+
+	while (pause_for(t, more ? 0 : poll)) {
+		u64 now = clock_ns(CLOCK_MONOTONIC);
+
+		take_turn(t);
+		if (drain_round(t->drain, now, &n, &more, &err) ||
+		    collect(t, now, &collected, &err) || look_again(t, now, &looked, &err)) {
+			drain_failed(t, &err);
+			return;
+		}
+		trace_flush(t);
+		trace_update_losses(t);
+		if (n)
+			trace_notify(t);
+		poll = n ? POLL_MIN_NS : MIN(poll * 2, POLL_MAX_NS);
+	}
+}
+
+void *trace_thread(void *arg)
+{
+	struct trace *t = arg;
+
+	drain_until_stop(t);
+	pthread_mutex_lock(&t->lock);
+	t->thread_ended = true;
+	pthread_cond_broadcast(&t->turned);
+	pthread_mutex_unlock(&t->lock);
+	return NULL;
+}
