@@ -51,7 +51,7 @@ struct trace_entry {
 	unsigned refs, users, streams;
 	char id[24];
 	struct guest_entry *guest; /* a reference */
-	json_t *request; /* what was asked for: tracer, filter, notrace, pids, mode */
+	json_t *request; /* what was asked for, with a mode */
 	pthread_mutex_t op;
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */

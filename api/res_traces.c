@@ -41,6 +41,24 @@ static json_t *asked(struct trace_entry *t, const char *key)
 	return v ? json_incref(v) : json_array();
 }
 
+/* Of the options, those that were asked for. */
+static json_t *options_doc(struct trace_entry *t)
+{
+	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
+					       "threshold_ns", "irqs",          "sleep_time",
+					       "retval",       "args" };
+	json_t *doc = json_object(), *v;
+
+	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
+		v = json_object_get(t->request, options[i]);
+		if (v && json_object_set(doc, options[i], v)) {
+			json_decref(doc);
+			doc = NULL;
+		}
+	}
+	return doc;
+}
+
 /* null for a tracer that does not follow returns. */
 static json_t *graph_doc(const struct trace_info *i)
 {
@@ -62,10 +80,11 @@ json_t *trace_doc(struct trace_entry *t)
 		trace_get_info(t->trace, &i);
 	else
 		i = t->last;
-	doc = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
+	doc = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
 			t->guest->name, "tracer", asked(t, "tracer"), "state", state_names[i.state],
 			"filter", asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
-			asked(t, "pids"), "mode", json_object_get(t->request, "mode"));
+			asked(t, "pids"), "options", options_doc(t), "mode",
+			json_object_get(t->request, "mode"));
 	if (!doc)
 		return NULL;
 	json_object_update_new(

@@ -15,6 +15,9 @@
  * The tracer function_graph makes calls in groups of six records: a call with one callee, both with
  * their returns, then a call that never returns.
  *
+ * Options show in the log, "engine: ...", as they were understood; args are two words, retval is -2.
+ * Those of function_graph are refused for the tracer function.
+ *
  * A filter "err:CODE" makes starting fail with this code; "pids": [99999] with filter.no_such_pid.
  */
 #include "tracers/filter.h"
@@ -42,7 +45,7 @@ struct trace {
 	struct trace_info info;
 	u64 lost_every, per_tick, dies_at;
 	u32 kept;
-	bool ending, joined, graph;
+	bool ending, joined, graph, args, retval;
 	size_t armed[FAKE_FUNCTIONS];
 };
 
@@ -74,6 +77,13 @@ static void record_at(const struct trace *t, u64 seq, struct trace_record *r)
 			   "d");
 }
 
+static void add_args(struct trace_record *r)
+{
+	r->n_args = 2;
+	r->args[0] = 0xffff888100bd2a00;
+	r->args[1] = r->seq;
+}
+
 /* Makes a record of a call of it; see above. */
 static void graph_record_at(const struct trace *t, struct trace_record *r)
 {
@@ -95,6 +105,8 @@ static void graph_record_at(const struct trace *t, struct trace_record *r)
 	snprintf(r->comm, sizeof(r->comm), "sh");
 	if (r->type != TRACE_GRAPH_RETURN)
 		return;
+	r->has_retval = t->retval;
+	r->retval = t->retval ? -2ull : 0;
 	r->parent = 0;
 	r->duration_ns = r->depth ? 1000 : 3000;
 }
@@ -193,10 +205,58 @@ static void choose(struct trace *t, const struct trace_opts *o)
 	}
 }
 
+/* The first option that the tracer function has no use for; NULL when there is none. */
+static const char *graph_option(const struct trace_opts *o)
+{
+	const struct {
+		bool given;
+		const char *name;
+	} options[] = {
+		{ o->n_graph, "graph" },
+		{ o->n_graph_notrace, "graph_notrace" },
+		{ o->max_depth, "max_graph_depth" },
+		{ o->threshold_ns, "threshold_ns" },
+		{ o->no_irqs, "irqs" },
+		{ o->no_sleep_time, "sleep_time" },
+		{ o->retval, "retval" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		if (options[i].given)
+			return options[i].name;
+	}
+	return NULL;
+}
+
+static void log_globs(const char *key, const char *const *globs, size_t n)
+{
+	for (size_t i = 0; i < n && i < 8; i++)
+		fprintf(stderr, " %s:%s", key, globs[i]);
+	fprintf(stderr, " n_%s:%zu", key, n);
+}
+
+static void log_options(const struct trace_opts *o)
+{
+	flockfile(stderr);
+	fprintf(stderr, "engine: %s", o->tracer);
+	log_globs("filter", o->filter, o->n_filter);
+	log_globs("notrace", o->notrace, o->n_notrace);
+	log_globs("graph", o->graph, o->n_graph);
+	log_globs("graph_notrace", o->graph_notrace, o->n_graph_notrace);
+	fprintf(stderr,
+		" max_depth:%u threshold_ns:%llu no_irqs:%d no_sleep_time:%d retval:%d args:%d\n",
+		o->max_depth, (unsigned long long)o->threshold_ns, o->no_irqs, o->no_sleep_time,
+		o->retval, o->args);
+	funlockfile(stderr);
+}
+
 static int refuse(struct trace *t, const struct trace_opts *o, struct err *err)
 {
 	enum err_code code;
 
+	if (!t->graph && graph_option(o))
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			       "%s is for the tracer function_graph", graph_option(o));
 	for (size_t i = 0; i < o->n_filter; i++) {
 		if (strncmp(o->filter[i], "err:", 4) != 0)
 			continue;
@@ -241,6 +301,9 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	t->graph = strcmp(opts->tracer, "function_graph") == 0;
 	t->info.tracer = t->graph ? "function_graph" : "function";
 	t->kept = opts->buffer_records ? opts->buffer_records : DEFAULT_BUFFER;
+	t->args = opts->args;
+	t->retval = opts->retval;
+	log_options(opts);
 	choose(t, opts);
 	set_rate(t);
 	guest_lock(g);
@@ -346,8 +409,12 @@ int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *
 			       (unsigned long long)after + 1, (unsigned long long)oldest);
 	for (seq = after ? after + 1 : MAX(oldest, 1); seq <= newest && page->n < page->max; seq++)
 		record_at(t, seq, &page->buf[page->n++]);
-	for (size_t i = 0; t->graph && i < page->n; i++)
-		graph_record_at(t, &page->buf[i]);
+	for (size_t i = 0; i < page->n; i++) {
+		if (t->graph)
+			graph_record_at(t, &page->buf[i]);
+		if (t->args && page->buf[i].type <= TRACE_GRAPH_ENTRY)
+			add_args(&page->buf[i]);
+	}
 	return 0;
 }
 

@@ -85,9 +85,13 @@ static void fuzz_trace(const char *data, size_t len)
 		check_problem(r, &p);
 		return;
 	}
-	CHECK(b.doc && strcmp(b.tracer, "function") == 0);
+	CHECK(b.doc &&
+	      (strcmp(b.tracer, "function") == 0 || strcmp(b.tracer, "function_graph") == 0));
 	check_globs(b.filter, b.n_filter);
 	check_globs(b.notrace, b.n_notrace);
+	check_globs(b.graph, b.n_graph);
+	check_globs(b.graph_notrace, b.n_graph_notrace);
+	CHECK(b.max_graph_depth <= BODY_MAX_DEPTH && b.threshold_ns <= BODY_MAX_THRESHOLD);
 	CHECK(b.n_pids <= BODY_MAX_PIDS);
 	for (size_t i = 0; i < b.n_pids; i++)
 		CHECK(b.pids[i] >= 1 && b.pids[i] <= BODY_MAX_PID);
