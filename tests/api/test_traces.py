@@ -77,17 +77,12 @@ class Traces(DaemonCase):
         self.problem(self.d.request("POST", traces, {"tracer": "function"}), 409, "trace.limit")
         self.assertEqual(len(self.d.get("/v1/traces")["items"]), 1)
 
-    def engine(self):
-        """The options as the engine got them last."""
-        line = [x for x in self.d.log().splitlines() if x.startswith("engine: ")][-1]
-        return line.removeprefix("engine: ")
-
     def test_options_of_function_graph(self):
         self.d.attach()
         asked = {"graph": ["vfs_read", "vfs_w*"], "graph_notrace": ["ext4_*"], "max_graph_depth": 3,
                  "threshold_ns": 100000, "irqs": False, "sleep_time": False, "retval": True, "args": True}
         t = self.d.trace(tracer="function_graph", filter=["vfs_*"], **asked)
-        self.assertEqual(self.engine(),
+        self.assertEqual(self.d.engine(),
                          "function_graph filter:vfs_* n_filter:1 n_notrace:0 graph:vfs_read graph:vfs_w* "
                          "n_graph:2 graph_notrace:ext4_* n_graph_notrace:1 max_depth:3 threshold_ns:100000 "
                          "no_irqs:1 no_sleep_time:1 retval:1 args:1")
@@ -99,7 +94,7 @@ class Traces(DaemonCase):
                       {"sleep_time": True, "args": False}):
             t = self.d.trace(tracer="function_graph", **asked)
             self.assertIn(" n_graph:0 n_graph_notrace:0 max_depth:0 threshold_ns:0 no_irqs:0 no_sleep_time:0 "
-                          "retval:0 args:0", self.engine())
+                          "retval:0 args:0", self.d.engine())
             self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["options"], asked)
 
     def test_options_that_the_tracer_function_has_no_use_for(self):
@@ -120,7 +115,7 @@ class Traces(DaemonCase):
         names = ["*"] + [f"a_function_with_a_rather_long_name_that_the_compiler_split_{n}.constprop.0"
                          for n in range(19999)]
         t = self.d.trace(tracer="function_graph", filter=names)
-        self.assertIn(" n_filter:20000 ", self.engine())
+        self.assertIn(" n_filter:20000 ", self.d.engine())
         self.assertEqual(self.d.get(f"/v1/traces/{t}")["filter"], names)
         self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["filter"], names)
         t = self.d.trace(tracer="function_graph", graph=names)
