@@ -253,7 +253,7 @@ class SlowAndRude(DaemonCase):
             t = self.d.trace(kind)
             self.d.stream(t, "?on_close=delete", "text/plain").close()
             until("it is gone", lambda t=t: self.d.request("GET", f"/v1/traces/{t}").status == 404)
-            self.assertEqual(self.d.get(f"/v1/guests/{kind}")["armed"], 0)
+            until("its sites are back", lambda k=kind: self.d.get(f"/v1/guests/{k}")["armed"] == 0)
 
     def test_deleted_under_a_stream(self):
         self.d.attach()
