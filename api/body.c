@@ -281,6 +281,7 @@ static void take_switches(json_t *doc, struct body_trace *b, struct problem *p)
 	take_bool(doc, "sleep_time", &b->sleep_time, p);
 	take_bool(doc, "retval", &b->retval, p);
 	take_bool(doc, "args", &b->args, p);
+	take_bool(doc, "switches", &b->switches, p);
 }
 
 static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
@@ -324,21 +325,12 @@ static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
 
 int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struct problem *p)
 {
-	static const char *const known[] = { "tracer",
-					     "filter",
-					     "notrace",
-					     "pids",
-					     "graph",
-					     "graph_notrace",
-					     "max_graph_depth",
-					     "threshold_ns",
-					     "irqs",
-					     "sleep_time",
-					     "retval",
-					     "args",
-					     "mode",
-					     "buffer_records",
-					     NULL };
+	static const char *const known[] = {
+		"tracer",   "filter",        "notrace",         "pids",
+		"graph",    "graph_notrace", "max_graph_depth", "threshold_ns",
+		"irqs",     "sleep_time",    "retval",          "args",
+		"switches", "mode",          "buffer_records",  NULL
+	};
 	struct body_trace b = { 0 };
 	int r;
 

@@ -44,7 +44,7 @@ struct body_trace {
 	u32 max_graph_depth; /* 0: all */
 	u64 threshold_ns; /* 0: none */
 	bool irqs, sleep_time; /* true when not given */
-	bool retval, args;
+	bool retval, args, switches;
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };

@@ -18,6 +18,7 @@ static int cli_help(struct cli *c, int argc, char **argv);
 	"  -n GLOB         but not these; the same\n"                                           \
 	"  -P PID          only this task of the guest, by its own pid; may be repeated\n"      \
 	"  --args          arguments of the calls, by the guest's BTF\n"                        \
+	"  --switches      task switches, too\n"                                                \
 	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
 #define GRAPH_OPTIONS                                                                           \
 	"\nand of function_graph:\n"                                                            \

@@ -116,6 +116,11 @@ static int set_threshold(const char *verb, json_t *body, const char *text)
 	return -1;
 }
 
+static int set_bool(json_t *body, const char *key, bool value)
+{
+	return json_object_set_new(body, key, json_boolean(value)) ? cli_fail("out of memory") : -1;
+}
+
 /* What the request has a member for. Return: as trace_args_parse(); -2 when @opt is none of it. */
 static int take_request_option(const char *verb, int opt, struct trace_args *a)
 {
@@ -137,13 +142,15 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 	case OPT_THRESHOLD:
 		return set_threshold(verb, a->body, optarg);
 	case OPT_NO_IRQS:
-		return json_object_set_new(a->body, "irqs", json_false()) ? CLI_FAILED : -1;
+		return set_bool(a->body, "irqs", false);
 	case OPT_NO_SLEEP_TIME:
-		return json_object_set_new(a->body, "sleep_time", json_false()) ? CLI_FAILED : -1;
+		return set_bool(a->body, "sleep_time", false);
 	case OPT_RETVAL:
-		return json_object_set_new(a->body, "retval", json_true()) ? CLI_FAILED : -1;
+		return set_bool(a->body, "retval", true);
 	case OPT_ARGS:
-		return json_object_set_new(a->body, "args", json_true()) ? CLI_FAILED : -1;
+		return set_bool(a->body, "args", true);
+	case OPT_SWITCHES:
+		return set_bool(a->body, "switches", true);
 	default:
 		return -2;
 	}

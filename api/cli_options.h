@@ -28,6 +28,7 @@ enum {
 	OPT_NO_SLEEP_TIME,
 	OPT_RETVAL,
 	OPT_ARGS,
+	OPT_SWITCHES,
 };
 
 /* For getopt_long(): what the three verbs have in common. */
@@ -41,7 +42,8 @@ enum {
 		{ "no-irqs", no_argument, NULL, OPT_NO_IRQS },                   \
 		{ "no-sleep-time", no_argument, NULL, OPT_NO_SLEEP_TIME },       \
 		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
-		{ "args", no_argument, NULL, OPT_ARGS }, CLI_COMMON_LONG
+		{ "args", no_argument, NULL, OPT_ARGS },                         \
+		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
 /* clang-format on */
 
 /** trace_args_init - for a verb whose tracer is @tracer unless -p says otherwise */

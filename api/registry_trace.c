@@ -111,6 +111,7 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 		.no_sleep_time = !body->sleep_time,
 		.retval = body->retval,
 		.args = body->args,
+		.switches = body->switches,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};

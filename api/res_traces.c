@@ -46,7 +46,7 @@ static json_t *options_doc(struct trace_entry *t)
 {
 	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
 					       "threshold_ns", "irqs",          "sleep_time",
-					       "retval",       "args" };
+					       "retval",       "args",          "switches" };
 	json_t *doc = json_object(), *v;
 
 	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {

@@ -70,6 +70,7 @@ struct trace_opts {
 	bool no_sleep_time; /* sleep-time off: durations without the time that the task was switched out */
 	bool retval; /* funcgraph-retval */
 	bool args; /* func-args, funcgraph-args; the function tracer too */
+	bool switches; /* task switches are told, too: TRACE_SWITCH of all CPUs, whatever the pids */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
 };

@@ -244,9 +244,9 @@ static void log_options(const struct trace_opts *o)
 	log_globs("graph", o->graph, o->n_graph);
 	log_globs("graph_notrace", o->graph_notrace, o->n_graph_notrace);
 	fprintf(stderr,
-		" max_depth:%u threshold_ns:%llu no_irqs:%d no_sleep_time:%d retval:%d args:%d\n",
+		" max_depth:%u threshold_ns:%llu no_irqs:%d no_sleep_time:%d retval:%d args:%d switches:%d\n",
 		o->max_depth, (unsigned long long)o->threshold_ns, o->no_irqs, o->no_sleep_time,
-		o->retval, o->args);
+		o->retval, o->args, o->switches);
 	funlockfile(stderr);
 }
 

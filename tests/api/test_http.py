@@ -141,7 +141,8 @@ class Bodies(DaemonCase):
                             ({"tracer": "function_graph", "irqs": 0}, "/irqs"),
                             ({"tracer": "function_graph", "sleep_time": "no"}, "/sleep_time"),
                             ({"tracer": "function_graph", "retval": None}, "/retval"),
-                            ({"tracer": "function_graph", "args": []}, "/args")):
+                            ({"tracer": "function_graph", "args": []}, "/args"),
+                            ({"tracer": "function", "switches": 1}, "/switches")):
             p = self.problem(self.d.request("POST", "/v1/guests/g/traces", body), 400, "bad_request")
             self.assertEqual(self.pointers(p), [where], body)
         self.assertEqual(self.d.get("/v1/traces")["items"], [])

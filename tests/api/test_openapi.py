@@ -140,7 +140,8 @@ class Answers(DaemonCase):
                          {"threshold_ns": 0}, {"threshold_ns": 3600 * 10**9}, {"threshold_ns": -1},
                          {"threshold_ns": 3600 * 10**9 + 1}, {"threshold_ns": True}, {"irqs": False},
                          {"irqs": 1}, {"sleep_time": True}, {"sleep_time": None}, {"retval": True},
-                         {"retval": "yes"}, {"args": True}, {"args": {}}))):
+                         {"retval": "yes"}, {"args": True}, {"args": {}}, {"switches": False},
+                         {"switches": 2}))):
             schema = self.doc["components"]["schemas"]["TraceStart"]
             r = self.d.request("POST", "/v1/guests/g/traces", body)
             self.assertEqual(r.status != 400, self.validator.matches(schema, body), body)
@@ -180,16 +181,20 @@ class Answers(DaemonCase):
         item = self.doc["components"]["schemas"]["StreamItem"]
         task = {"seq": 1, "ts_ns": 2, "cpu": 0, "pid": 3, "tgid": None, "comm": "sh"}
         where = {"function": "f", "module": None, "ip": "0x1", "parent": None, "context": ".....", "depth": 0}
-        value = {"value": "0xfffffffffffffffe", "text": "-2"}
+        value = {"type": "int", "value": "0xfffffffe", "text": "-2 (ENOENT)"}
+        argument = {"name": "file", "type": "file *", "value": "0xffff888100bd2a00",
+                    "text": "0xffff888100bd2a00"}
         entry = {**task, **where, "type": "graph_entry"}
-        self.assertTrue(check(item, {**entry, "args": [{"name": "file", "type": "file *", "value": "0xffff"},
-                                                       {"name": "", **value}]}))
+        self.assertTrue(check(item, {**entry, "args": [
+            argument, {"name": None, "type": None, "value": "0x1:0x2", "text": "0x1:0x2"},
+            {"name": "x", "type": "big", "value": None, "text": "..."}]}))
         self.assertTrue(check(item, {**task, **where, "type": "graph_return", "duration_ns": 5,
                                      "retval": value}))
-        self.assertTrue(check(item, {**task, "type": "switch", "prev_pid": 4}))
+        self.assertTrue(check(item, {**task, "type": "switch", "prev_pid": 4, "context": "d..2."}))
         for bad in ({**entry, "args": value}, {**entry, "args": [value]}, {**entry, "retval": 2},
-                    {**entry, "retval": {"text": "2"}}, {**entry, "retval": {"value": 2}},
-                    {**task, "type": "switch"}, {**task, "type": "switch", "prev_pid": "4"},
+                    {**entry, "retval": {"text": "2"}}, {**entry, "retval": {**value, "value": 2}},
+                    {**task, "type": "switch"},
+                    {**task, "type": "switch", "context": ".....", "prev_pid": "4"},
                     {**task, "type": "graph_entry", "prev_pid": 4}):
             self.assertFalse(check(item, bad), bad)
 

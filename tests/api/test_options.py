@@ -35,22 +35,24 @@ class Options(OptionsCase):
                                (["--threshold", "1s"], "threshold_ns:1000000000"),
                                (["--no-irqs"], "no_irqs:1"), (["--no-sleep-time"], "no_sleep_time:1"),
                                (["--retval"], "retval:1"), (["--args"], "args:1"),
+                               (["--switches"], "switches:1"),
                                ([], "function_graph n_filter:0 n_notrace:0 n_graph:0 n_graph_notrace:0 "
-                                    "max_depth:0 threshold_ns:0 no_irqs:0 no_sleep_time:0 retval:0 args:0")):
+                                    "max_depth:0 threshold_ns:0 no_irqs:0 no_sleep_time:0 retval:0 args:0 "
+                                    "switches:0")):
             for verb, args in self.verbs():
                 p = self.run_ok(verb, *args, *options)
                 self.assertIn(b"restored", p.stderr)
-                self.assertIn(words + " " if options and "args" not in words else words, self.d.engine())
+                self.assertIn(f" {words} ", f" {self.d.engine()} ")
 
     def test_args_of_function(self):
         self.run_ok("trace", "g", "--args", "--duration", "20ms")
-        self.assertRegex(self.d.engine(), "^function .* args:1$")
+        self.assertRegex(self.d.engine(), "^function .* args:1 switches:0$")
 
     def test_shown_in_help(self):
         for verb, _ in self.verbs():
             text = self.out("help", verb)
             for option in ("-g GLOB", "--graph-notrace GLOB", "--max-graph-depth N", "--threshold T",
-                           "--no-irqs", "--no-sleep-time", "--retval", "--args", "@FILE"):
+                           "--no-irqs", "--no-sleep-time", "--retval", "--args", "--switches", "@FILE"):
                 self.assertIn(option, text, verb)
 
     def test_wrong_values(self):

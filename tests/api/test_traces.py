@@ -80,12 +80,13 @@ class Traces(DaemonCase):
     def test_options_of_function_graph(self):
         self.d.attach()
         asked = {"graph": ["vfs_read", "vfs_w*"], "graph_notrace": ["ext4_*"], "max_graph_depth": 3,
-                 "threshold_ns": 100000, "irqs": False, "sleep_time": False, "retval": True, "args": True}
+                 "threshold_ns": 100000, "irqs": False, "sleep_time": False, "retval": True, "args": True,
+                 "switches": True}
         t = self.d.trace(tracer="function_graph", filter=["vfs_*"], **asked)
         self.assertEqual(self.d.engine(),
                          "function_graph filter:vfs_* n_filter:1 n_notrace:0 graph:vfs_read graph:vfs_w* "
                          "n_graph:2 graph_notrace:ext4_* n_graph_notrace:1 max_depth:3 threshold_ns:100000 "
-                         "no_irqs:1 no_sleep_time:1 retval:1 args:1")
+                         "no_irqs:1 no_sleep_time:1 retval:1 args:1 switches:1")
         doc = self.d.get(f"/v1/traces/{t}")
         self.assertEqual((doc["options"], doc["filter"]), (asked, ["vfs_*"]))
         self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["options"], asked)
@@ -94,7 +95,7 @@ class Traces(DaemonCase):
                       {"sleep_time": True, "args": False}):
             t = self.d.trace(tracer="function_graph", **asked)
             self.assertIn(" n_graph:0 n_graph_notrace:0 max_depth:0 threshold_ns:0 no_irqs:0 no_sleep_time:0 "
-                          "retval:0 args:0", self.d.engine())
+                          "retval:0 args:0 switches:0", self.d.engine())
             self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["options"], asked)
 
     def test_options_that_the_tracer_function_has_no_use_for(self):
@@ -106,9 +107,9 @@ class Traces(DaemonCase):
                              "bad_request")
             self.assertEqual(p["detail"], f"{name} is for the tracer function_graph")
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
-        t = self.d.trace(args=True, irqs=True, threshold_ns=0, graph=[])
+        t = self.d.trace(args=True, switches=True, irqs=True, threshold_ns=0, graph=[])
         self.assertEqual(self.d.get(f"/v1/traces/{t}")["options"],
-                         {"args": True, "irqs": True, "threshold_ns": 0, "graph": []})
+                         {"args": True, "switches": True, "irqs": True, "threshold_ns": 0, "graph": []})
 
     def test_20000_names(self):
         self.d.attach()

@@ -49,7 +49,7 @@ static void trace_has_defaults(void **state)
 	assert_int_equal(b.n_filter + b.n_notrace + b.n_pids, 0);
 	assert_int_equal(b.n_graph + b.n_graph_notrace + b.max_graph_depth + b.threshold_ns, 0);
 	assert_true(b.irqs && b.sleep_time);
-	assert_false(b.retval || b.args);
+	assert_false(b.retval || b.args || b.switches);
 	assert_false(b.overwrite);
 	assert_int_equal(b.buffer_records, 0);
 	body_trace_deinit(&b);
@@ -65,7 +65,7 @@ static void graph_options_are_read(void **state)
 		parse_trace("{\"tracer\":\"function_graph\",\"graph\":[\"vfs_read\",\"vfs_w*\"],"
 			    "\"graph_notrace\":[\"ext4_*\"],\"max_graph_depth\":65535,"
 			    "\"threshold_ns\":3600000000000,\"irqs\":false,\"sleep_time\":false,"
-			    "\"retval\":true,\"args\":true}",
+			    "\"retval\":true,\"args\":true,\"switches\":true}",
 			    &b, &p),
 		0);
 	assert_int_equal(b.n_graph, 2);
@@ -75,7 +75,7 @@ static void graph_options_are_read(void **state)
 	assert_int_equal(b.max_graph_depth, 65535);
 	assert_int_equal(b.threshold_ns, 3600 * NSEC_PER_SEC);
 	assert_false(b.irqs || b.sleep_time);
-	assert_true(b.retval && b.args);
+	assert_true(b.retval && b.args && b.switches);
 	body_trace_deinit(&b);
 }
 
