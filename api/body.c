@@ -303,19 +303,28 @@ static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
 	return r;
 }
 
-static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
+/* NULL: it was refused. */
+static const char *take_tracer(json_t *doc, struct problem *p)
 {
 	json_t *v = json_object_get(doc, "tracer");
-	const char *mode;
+	const char *tracer = NULL;
 
 	if (!v)
 		problem_add(p, "/tracer", "is required");
 	else
-		b->tracer = take_string(v, "/tracer", 32, p);
-	if (b->tracer && strcmp(b->tracer, "function") != 0 &&
-	    strcmp(b->tracer, "function_graph") != 0)
-		problem_add(p, "/tracer", "must be \"function\" or \"function_graph\"");
-	v = json_object_get(doc, "mode");
+		tracer = take_string(v, "/tracer", 32, p);
+	if (!tracer || strcmp(tracer, "function") == 0 || strcmp(tracer, "function_graph") == 0)
+		return tracer;
+	problem_add(p, "/tracer", "must be \"function\" or \"function_graph\"");
+	return NULL;
+}
+
+static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	json_t *v = json_object_get(doc, "mode");
+	const char *mode;
+
+	b->tracer = take_tracer(doc, p);
 	mode = v ? take_string(v, "/mode", 32, p) : NULL;
 	if (mode && strcmp(mode, "overwrite") == 0)
 		b->overwrite = true;
@@ -352,6 +361,23 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 	}
 	*ret = b;
 	return 0;
+}
+
+int body_trace_change_parse(const char *data, size_t len, bool *graph_ret, struct problem *p)
+{
+	static const char *const known[] = { "tracer", NULL };
+	const char *tracer;
+	json_t *doc;
+	int r;
+
+	r = load(data, len, &doc, p);
+	if (r < 0)
+		return r;
+	refuse_unknown(doc, known, p);
+	tracer = take_tracer(doc, p);
+	*graph_ret = tracer && strcmp(tracer, "function_graph") == 0;
+	json_decref(doc);
+	return p->n_errors ? -EINVAL : 0;
 }
 
 void body_trace_deinit(struct body_trace *b)

@@ -63,6 +63,10 @@ must_check int body_trace_parse(const char *data, size_t len, struct body_trace 
 				struct problem *p);
 void body_trace_deinit(struct body_trace *b);
 
+/** body_trace_change_parse - PATCH /v1/traces/{t}: is it to follow returns? As body_trace_parse(). */
+must_check int body_trace_change_parse(const char *data, size_t len, bool *graph_ret,
+				       struct problem *p);
+
 /** body_is_empty - nothing, or an empty JSON object: what operations without a body take */
 bool body_is_empty(const char *data, size_t len);
 

@@ -59,10 +59,12 @@ static json_t *options_doc(struct trace_entry *t)
 	return doc;
 }
 
-/* null for a tracer that does not follow returns. */
+/* null as long as the trace follows no returns. */
 static json_t *graph_doc(const struct trace_info *i)
 {
-	if (!i->tracer || strcmp(i->tracer, "function_graph") != 0)
+	bool is_graph = i->tracer && strcmp(i->tracer, "function_graph") == 0;
+
+	if (!is_graph && !i->n_entries)
 		return json_null();
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "entries", (json_int_t)i->n_entries,
 			 "returns", (json_int_t)i->n_returns, "never_returned",
@@ -80,9 +82,9 @@ json_t *trace_doc(struct trace_entry *t)
 		trace_get_info(t->trace, &i);
 	else
 		i = t->last;
-	doc = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
-			t->guest->name, "tracer", asked(t, "tracer"), "state", state_names[i.state],
-			"filter", asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
+	doc = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
+			t->guest->name, "tracer", i.tracer, "state", state_names[i.state], "filter",
+			asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
 			asked(t, "pids"), "options", options_doc(t), "mode",
 			json_object_get(t->request, "mode"));
 	if (!doc)
@@ -196,6 +198,25 @@ void res_traces_get(struct request *rq)
 	if (!t)
 		return;
 	request_json(rq, 200, trace_doc(t));
+	registry_trace_put(t);
+}
+
+void res_traces_change(struct request *rq)
+{
+	struct trace_entry *t;
+	struct err err = { 0 };
+	struct problem p;
+	bool graph;
+
+	t = get(rq);
+	if (!t)
+		return;
+	if (body_trace_change_parse(rq->body.data, rq->body.len, &graph, &p) < 0)
+		request_problem(rq, &p);
+	else if (registry_trace_set_graph(t, graph, &err) < 0)
+		request_error(rq, &err);
+	else
+		request_json(rq, 200, trace_doc(t));
 	registry_trace_put(t);
 }
 

@@ -19,7 +19,8 @@ enum trace_type {
 	TRACE_GRAPH_ENTRY,
 	TRACE_GRAPH_RETURN,
 	TRACE_GRAPH_NEVER, /* an entry's function will never return: its task ended inside */
-	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid */
+	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid; no function */
+	TRACE_TRACER, /* trace_set_graph(): those after it are function_graph's if @depth, else function's */
 };
 
 #define TRACE_MAX_ARGS 6
@@ -106,6 +107,21 @@ struct trace_info {
  */
 must_check int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret,
 			   struct err *err);
+
+/**
+ * trace_set_graph - turn a running trace over to function_graph, or back to function
+ *
+ * The sites stay armed, nothing is lost. In the stream a TRACE_TRACER stands between the records of one
+ * and of the other. Calls that are open when returns are given up get no TRACE_GRAPH_RETURN any more
+ * (nor NEVER, as they do return): they stay in trace_info.n_inside; depths begin anew with the next
+ * turn. What the patcher could not put back yet may still return, and is told.
+ *
+ * Context: any thread; waits until what was recorded before is in the store. Return: 0, also when it is
+ * so already; -EINVAL an option of the trace needs function_graph (bad_request); -EBUSY it was stopped
+ * (conflict); -ETIMEDOUT it is done, but not all of the earlier records are read yet; what
+ * tracing_collect() and tracing_set_graph() return.
+ */
+must_check int trace_set_graph(struct trace *t, bool on, struct err *err);
 
 /** trace_stop - disarm, drain what is left; records stay readable. Stopping twice is fine. */
 must_check int trace_stop(struct trace *t, struct err *err);

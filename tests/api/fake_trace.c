@@ -33,6 +33,7 @@
 
 #define DEFAULT_BUFFER 65536
 #define BOOT_NS        5000000000ull
+#define FAKE_TURNS     64
 
 struct trace {
 	struct guest *guest;
@@ -45,7 +46,14 @@ struct trace {
 	struct trace_info info;
 	u64 lost_every, per_tick, dies_at;
 	u32 kept;
-	bool ending, joined, graph, args, retval;
+	bool ending, joined, args, retval;
+	const char *needs_graph; /* an option */
+	/* from which record on it is function_graph, or no more; that record says so, but for the first */
+	struct {
+		u64 from;
+		bool graph;
+	} turns[FAKE_TURNS];
+	size_t n_turns;
 	size_t armed[FAKE_FUNCTIONS];
 };
 
@@ -84,8 +92,8 @@ static void add_args(struct trace_record *r)
 	r->args[1] = r->seq;
 }
 
-/* Makes a record of a call of it; see above. */
-static void graph_record_at(const struct trace *t, struct trace_record *r)
+/* Makes a record of a call of it, the @nth from 0 on; see above. */
+static void graph_record_at(const struct trace *t, u64 nth, struct trace_record *r)
 {
 	static const struct {
 		u8 type, function, depth;
@@ -94,7 +102,7 @@ static void graph_record_at(const struct trace *t, struct trace_record *r)
 		{ TRACE_GRAPH_RETURN, 1, 1 }, { TRACE_GRAPH_RETURN, 0, 0 },
 		{ TRACE_GRAPH_ENTRY, 2, 0 },  { TRACE_GRAPH_NEVER, 2, 0 },
 	};
-	u64 n = (r->seq - 1) / ARRAY_SIZE(group), i = (r->seq - 1) % ARRAY_SIZE(group);
+	u64 n = nth / ARRAY_SIZE(group), i = nth % ARRAY_SIZE(group);
 	const struct kernel *k = &t->guest->kernel;
 
 	r->type = group[i].type;
@@ -111,13 +119,21 @@ static void graph_record_at(const struct trace *t, struct trace_record *r)
 	r->duration_ns = r->depth ? 1000 : 3000;
 }
 
-static void count_calls(struct trace_info *i)
+static void count_calls(struct trace *t)
 {
-	u64 left = i->n_records % 6, n = i->n_records / 6;
+	struct trace_info *i = &t->info;
 
-	i->n_entries = 3 * n + MIN(left, 2) + (left == 5);
-	i->n_returns = 2 * n + (left > 2) + (left > 3);
-	i->n_never = n;
+	i->n_entries = i->n_returns = i->n_never = 0;
+	for (size_t k = 0; k < t->n_turns; k++) {
+		u64 end = k + 1 < t->n_turns ? t->turns[k + 1].from : i->n_records + 1;
+		u64 of = end - t->turns[k].from - !!k, left = of % 6, n = of / 6;
+
+		if (!t->turns[k].graph)
+			continue;
+		i->n_entries += 3 * n + MIN(left, 2) + (left == 5);
+		i->n_returns += 2 * n + (left > 2) + (left > 3);
+		i->n_never += n;
+	}
 	i->n_inside = i->n_entries - i->n_returns - i->n_never;
 }
 
@@ -140,8 +156,7 @@ static void produce(struct trace *t)
 	if (t->lost_every)
 		i->lost_ring = i->n_records / t->lost_every;
 	i->n_lost = i->lost_ring + i->lost_torn;
-	if (t->graph)
-		count_calls(i);
+	count_calls(t);
 	if (i->n_records > t->kept)
 		i->oldest_seq = i->n_records - t->kept + 1;
 	else if (i->n_records)
@@ -185,6 +200,33 @@ static bool any_match(const char *const *globs, size_t n, const struct ftrace_si
 			return true;
 	}
 	return false;
+}
+
+static void turn(struct trace *t, bool graph)
+{
+	t->turns[t->n_turns].from = t->info.n_records + 1;
+	t->turns[t->n_turns++].graph = graph;
+	if (t->n_turns > 1 && !t->info.n_records++)
+		t->info.oldest_seq = 1;
+	t->info.tracer = graph ? "function_graph" : "function";
+}
+
+int trace_set_graph(struct trace *t, bool on, struct err *err)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&t->lock);
+	if (t->info.state != TRACE_RUNNING)
+		r = err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace is not running");
+	else if (!on && t->needs_graph)
+		r = err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer function_graph",
+			    t->needs_graph);
+	else if (t->n_turns == FAKE_TURNS)
+		r = err_set(err, -ENOSPC, ERR_NO_MEMORY, 0, "switched too often for a fake");
+	else if (t->turns[t->n_turns - 1].graph != on)
+		turn(t, on);
+	pthread_mutex_unlock(&t->lock);
+	return r;
 }
 
 static void choose(struct trace *t, const struct trace_opts *o)
@@ -254,9 +296,9 @@ static int refuse(struct trace *t, const struct trace_opts *o, struct err *err)
 {
 	enum err_code code;
 
-	if (!t->graph && graph_option(o))
+	if (!t->turns[0].graph && t->needs_graph)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
-			       "%s is for the tracer function_graph", graph_option(o));
+			       "%s is for the tracer function_graph", t->needs_graph);
 	for (size_t i = 0; i < o->n_filter; i++) {
 		if (strncmp(o->filter[i], "err:", 4) != 0)
 			continue;
@@ -298,9 +340,9 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	if (fake_is(g, "fake-slow"))
 		fake_gate();
 	t->guest = g;
-	t->graph = strcmp(opts->tracer, "function_graph") == 0;
-	t->info.tracer = t->graph ? "function_graph" : "function";
+	turn(t, strcmp(opts->tracer, "function_graph") == 0);
 	t->kept = opts->buffer_records ? opts->buffer_records : DEFAULT_BUFFER;
+	t->needs_graph = graph_option(opts);
 	t->args = opts->args;
 	t->retval = opts->retval;
 	log_options(opts);
@@ -393,6 +435,18 @@ void trace_get_info(struct trace *t, struct trace_info *ret)
 	pthread_mutex_unlock(&t->lock);
 }
 
+/* Which turn a record belongs to. */
+static size_t turn_of(struct trace *t, u64 seq)
+{
+	size_t k;
+
+	pthread_mutex_lock(&t->lock);
+	for (k = t->n_turns - 1; k && t->turns[k].from > seq; k--)
+		;
+	pthread_mutex_unlock(&t->lock);
+	return k;
+}
+
 int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *err)
 {
 	u64 newest, oldest, seq;
@@ -410,9 +464,17 @@ int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *
 	for (seq = after ? after + 1 : MAX(oldest, 1); seq <= newest && page->n < page->max; seq++)
 		record_at(t, seq, &page->buf[page->n++]);
 	for (size_t i = 0; i < page->n; i++) {
-		if (t->graph)
-			graph_record_at(t, &page->buf[i]);
-		if (t->args && page->buf[i].type <= TRACE_GRAPH_ENTRY)
+		size_t k = turn_of(t, page->buf[i].seq);
+		u64 nth = page->buf[i].seq - t->turns[k].from;
+
+		if (k && !nth)
+			page->buf[i] = (struct trace_record){ .seq = page->buf[i].seq,
+							      .ts_ns = page->buf[i].ts_ns,
+							      .type = TRACE_TRACER,
+							      .depth = t->turns[k].graph };
+		else if (t->turns[k].graph)
+			graph_record_at(t, nth - !!k, &page->buf[i]);
+		if (t->args && page->buf[i].ip && page->buf[i].type <= TRACE_GRAPH_ENTRY)
 			add_args(&page->buf[i]);
 	}
 	return 0;

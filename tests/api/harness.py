@@ -165,6 +165,11 @@ class Daemon:
     def stream(self, trace, query="", accept=None, timeout=20):
         return Stream(self, f"/v1/traces/{trace}/stream{query}", accept, timeout)
 
+    def until_more(self, trace, n=30):
+        """Until there are @n more records."""
+        before = self.get(f"/v1/traces/{trace}")["records"]
+        until("more records", lambda: self.get(f"/v1/traces/{trace}")["records"] > before + n)
+
     def engine(self):
         """The options of the last trace, as the engine got them."""
         return [x for x in self.log().splitlines() if x.startswith("engine: ")][-1].removeprefix("engine: ")

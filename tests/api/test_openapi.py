@@ -107,7 +107,10 @@ class Answers(DaemonCase):
                     continue
                 content = op["requestBody"]["content"]["application/json"]
                 self.validator.check(content["schema"], content["example"])
-                if path == "/v1/guests":  # no such guest here, but it must not be the body's fault
+                if "{t}" in path:
+                    self.d.attach("h/fake", "h")
+                    self.ask("PATCH", path.replace("{t}", self.d.trace("h")), content["example"])
+                elif path == "/v1/guests":  # no such guest here, but it must not be the body's fault
                     self.ask("POST", path, content["example"], 404)
                 else:
                     self.d.attach()
@@ -117,6 +120,7 @@ class Answers(DaemonCase):
         self.ask("GET", "/v1/guests/none", status=404)
         self.ask("GET", "/v1/guests?x=1", status=400)
         self.ask("POST", "/v1/guests", {"target": 1}, 400)
+        self.ask("PATCH", "/v1/traces/t9", {"tracer": "function"}, 404)
         self.ask("POST", "/v1/guests", {"target": "a", "nme": "b"}, 400)
         self.ask("POST", "/v1/guests", {"target": "qemu:/err/guest.text_changed"}, 409)
         self.ask("POST", "/v1/guests", {"target": "qemu:/err/journal.failed"}, 500)
@@ -147,6 +151,15 @@ class Answers(DaemonCase):
             self.assertEqual(r.status != 400, self.validator.matches(schema, body), body)
             if r.status == 201:
                 self.d.good("DELETE", f"/v1/traces/{r.body['id']}")
+
+    def test_changes_are_judged_alike(self):
+        self.d.attach()
+        t = self.d.trace()
+        for body in ({}, {"tracer": "function"}, {"tracer": "function_graph"}, {"tracer": "x"},
+                     {"tracer": None}, {"tracer": "function", "filter": []}):
+            schema = self.doc["components"]["schemas"]["TraceChange"]
+            r = self.d.request("PATCH", f"/v1/traces/{t}", body)
+            self.assertEqual(r.status, 200 if self.validator.matches(schema, body) else 400, body)
 
     def test_stream(self):
         schema = self.doc["components"]["schemas"]["StreamItem"]

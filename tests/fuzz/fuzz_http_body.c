@@ -100,6 +100,17 @@ static void fuzz_trace(const char *data, size_t len)
 	body_trace_deinit(&b);
 }
 
+static void fuzz_change(const char *data, size_t len)
+{
+	struct problem p;
+	bool graph;
+	int r;
+
+	r = body_trace_change_parse(data, len, &graph, &p);
+	if (r < 0)
+		check_problem(r, &p);
+}
+
 static void fuzz_name(const char *data, size_t len)
 {
 	char target[NAME_MAX_TARGET + 1], name[NAME_MAX_BYTES + 1];
@@ -117,7 +128,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
 	if (!size)
 		return 0;
-	switch (data[0] % 4) {
+	switch (data[0] % 5) {
 	case 0:
 		fuzz_guest(rest, size - 1);
 		break;
@@ -125,6 +136,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		fuzz_trace(rest, size - 1);
 		break;
 	case 2:
+		fuzz_change(rest, size - 1);
+		break;
+	case 3:
 		fuzz_name(rest, size - 1);
 		break;
 	default:

@@ -127,6 +127,31 @@ static void at_most_so_many_faults_are_told(void **state)
 	assert_string_equal(p.errors[0].detail, "no such member");
 }
 
+static void changes_are_read(void **state)
+{
+	static const char *const bad[] = { "{}",
+					   "[]",
+					   "",
+					   "{\"tracer\":1}",
+					   "{\"tracer\":\"x\"}",
+					   "{\"tracer\":\"function\",\"mode\":\"discard\"}" };
+	static const char on[] = "{\"tracer\":\"function_graph\"}";
+	static const char off[] = "{\"tracer\":\"function\"}";
+	struct problem p;
+	bool graph = false;
+
+	(void)state;
+	assert_int_equal(body_trace_change_parse(on, strlen(on), &graph, &p), 0);
+	assert_true(graph);
+	assert_int_equal(body_trace_change_parse(off, strlen(off), &graph, &p), 0);
+	assert_false(graph);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(body_trace_change_parse(bad[i], strlen(bad[i]), &graph, &p),
+				 -EINVAL);
+		assert_int_equal(p.status, 400);
+	}
+}
+
 static void a_duplicate_is_pointed_at(void **state)
 {
 	static const char twice[] = "{\"target\":\"a\",\"target\":\"b\"}";
@@ -173,6 +198,7 @@ int main(void)
 		cmocka_unit_test(graph_options_are_read),
 		cmocka_unit_test(graph_options_are_judged),
 		cmocka_unit_test(at_most_so_many_faults_are_told),
+		cmocka_unit_test(changes_are_read),
 		cmocka_unit_test(a_duplicate_is_pointed_at),
 		cmocka_unit_test(bytes_past_the_end_do_not_count),
 		cmocka_unit_test(empty_is_nothing_or_an_empty_object),
