@@ -91,9 +91,14 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return trace_sym(arg, addr, ret, off_ret);
 }
 
+static bool func(void *arg, u64 ip, struct kernel_func *ret)
+{
+	return trace_func(arg, ip, ret);
+}
+
 struct output_names stream_names(struct trace *t)
 {
-	return (struct output_names){ .sym = sym, .arg = t };
+	return (struct output_names){ .sym = sym, .func = func, .arg = t };
 }
 
 /* For what is left of a trace that is gone. */
@@ -363,6 +368,7 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 	snprintf(meta->guest, sizeof(meta->guest), "%.63s", t->guest->name);
 	snprintf(meta->release, sizeof(meta->release), "%s", g.release);
 	meta->vcpus = g.vcpus;
+	meta->args = json_is_true(json_object_get(t->request, "args"));
 	meta->started_ns = i.started_ns;
 	meta->n_records = i.n_records;
 	meta->n_lost = i.n_lost;

@@ -504,6 +504,31 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return true;
 }
 
+/* All functions are int f(struct file *file, size_t count); but those of the module have no prototype. */
+bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
+{
+	struct kernel_sym sym;
+	u64 off;
+
+	if (!trace_sym(t, ip, &sym, &off) || sym.module)
+		return false;
+	*ret = (struct kernel_func){
+		.ret = { .type = "int", .size = 4, .kind = KERNEL_VAL_SIGNED },
+		.n_params = 2,
+		.n_regs = 2,
+		.params = { { .name = "file",
+			      .type = "file",
+			      .size = 8,
+			      .kind = KERNEL_VAL_POINTER },
+			    { .name = "count",
+			      .type = "size_t",
+			      .size = 8,
+			      .reg = 1,
+			      .kind = KERNEL_VAL_UNSIGNED } },
+	};
+	return true;
+}
+
 struct guest *trace_guest(struct trace *t)
 {
 	return t->guest;

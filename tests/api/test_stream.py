@@ -81,6 +81,22 @@ class Streams(DaemonCase):
         self.assertEqual(text.count(" never returned: sh-"), g["never_returned"])
         self.assertIsNone(self.d.get(f"/v1/traces/{t}/records?limit=3")["items"][2]["parent"])
 
+    def test_values(self):
+        self.d.attach()
+        t = self.d.trace(tracer="function_graph", filter=["vfs_*"], args=True, retval=True)
+        self.d.until_more(t)
+        self.stop(t)
+        items = self.d.get(f"/v1/traces/{t}/records?limit=3")["items"]
+        file = "0xffff888100bd2a00"
+        self.assertEqual(items[0]["args"], [
+            {"name": "file", "type": "file *", "value": file, "text": file},
+            {"name": "count", "type": "size_t", "value": "0x1", "text": "0x1"}])
+        self.assertEqual(items[2]["retval"], {"type": "int", "value": "0xfffffffe", "text": "-2 (ENOENT)"})
+        with self.d.stream(t, accept="text/plain") as s:
+            text = s.raw().decode()
+        self.assertIn(f" vfs_fn_000(file={file}, count=0x1) {{\n", text)
+        self.assertIn(" /* vfs_fn_000 ret=-2 */\n", text)
+
     def test_a_call_that_goes_on_is_shown(self):
         """Whether it has callees is not known, and may not be for long."""
         self.d.attach("fake-one")
