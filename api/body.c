@@ -229,35 +229,102 @@ static int take_pids(json_t *doc, struct body_trace *b, struct problem *p)
 	return 0;
 }
 
-static void take_buffer(json_t *doc, struct body_trace *b, struct problem *p)
+/* Member @key, @min to @max; *@ret stays when it is not given or refused. */
+static void take_number(json_t *doc, const char *key, u64 min, u64 max, u64 *ret, struct problem *p)
 {
-	json_t *v = json_object_get(doc, "buffer_records");
+	json_t *v = json_object_get(doc, key);
 	json_int_t n = json_integer_value(v);
+	char pointer[96];
 
 	if (!v)
 		return;
+	pointer_to(key, pointer);
 	if (!json_is_integer(v))
-		problem_add(p, "/buffer_records", "must be an integer");
-	else if (n < (json_int_t)BODY_MIN_BUFFER || n > (json_int_t)BODY_MAX_BUFFER)
-		problem_add(p, "/buffer_records", "must be %u to %u", BODY_MIN_BUFFER,
-			    BODY_MAX_BUFFER);
+		problem_add(p, pointer, "must be an integer");
+	else if (n < (json_int_t)min || n > (json_int_t)max)
+		problem_add(p, pointer, "must be %llu to %llu", (unsigned long long)min,
+			    (unsigned long long)max);
 	else
-		b->buffer_records = (u32)n;
+		*ret = (u64)n;
 }
 
-static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
+/* As take_number(). */
+static void take_bool(json_t *doc, const char *key, bool *ret, struct problem *p)
+{
+	json_t *v = json_object_get(doc, key);
+	char pointer[96];
+
+	if (!v)
+		return;
+	pointer_to(key, pointer);
+	if (json_is_boolean(v))
+		*ret = json_is_true(v);
+	else
+		problem_add(p, pointer, "must be true or false");
+}
+
+static void take_numbers(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	u64 records = 0, depth = 0;
+
+	take_number(doc, "buffer_records", BODY_MIN_BUFFER, BODY_MAX_BUFFER, &records, p);
+	take_number(doc, "max_graph_depth", 0, BODY_MAX_DEPTH, &depth, p);
+	take_number(doc, "threshold_ns", 0, BODY_MAX_THRESHOLD, &b->threshold_ns, p);
+	b->buffer_records = (u32)records;
+	b->max_graph_depth = (u32)depth;
+}
+
+static void take_switches(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	b->irqs = b->sleep_time = true;
+	take_bool(doc, "irqs", &b->irqs, p);
+	take_bool(doc, "sleep_time", &b->sleep_time, p);
+	take_bool(doc, "retval", &b->retval, p);
+	take_bool(doc, "args", &b->args, p);
+	take_bool(doc, "switches", &b->switches, p);
+}
+
+static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	const struct {
+		const char *key;
+		const char ***globs;
+		size_t *n;
+	} lists[] = {
+		{ "filter", &b->filter, &b->n_filter },
+		{ "notrace", &b->notrace, &b->n_notrace },
+		{ "graph", &b->graph, &b->n_graph },
+		{ "graph_notrace", &b->graph_notrace, &b->n_graph_notrace },
+	};
+	int r = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(lists) && r == 0; i++)
+		r = take_globs(doc, lists[i].key, lists[i].globs, lists[i].n, p);
+	return r;
+}
+
+/* NULL: it was refused. */
+static const char *take_tracer(json_t *doc, struct problem *p)
 {
 	json_t *v = json_object_get(doc, "tracer");
-	const char *mode;
+	const char *tracer = NULL;
 
 	if (!v)
 		problem_add(p, "/tracer", "is required");
 	else
-		b->tracer = take_string(v, "/tracer", 32, p);
-	if (b->tracer && strcmp(b->tracer, "function") != 0 &&
-	    strcmp(b->tracer, "function_graph") != 0)
-		problem_add(p, "/tracer", "must be \"function\" or \"function_graph\"");
-	v = json_object_get(doc, "mode");
+		tracer = take_string(v, "/tracer", 32, p);
+	if (!tracer || strcmp(tracer, "function") == 0 || strcmp(tracer, "function_graph") == 0)
+		return tracer;
+	problem_add(p, "/tracer", "must be \"function\" or \"function_graph\"");
+	return NULL;
+}
+
+static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	json_t *v = json_object_get(doc, "mode");
+	const char *mode;
+
+	b->tracer = take_tracer(doc, p);
 	mode = v ? take_string(v, "/mode", 32, p) : NULL;
 	if (mode && strcmp(mode, "overwrite") == 0)
 		b->overwrite = true;
@@ -267,8 +334,12 @@ static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
 
 int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struct problem *p)
 {
-	static const char *const known[] = { "tracer", "filter",         "notrace", "pids",
-					     "mode",   "buffer_records", NULL };
+	static const char *const known[] = {
+		"tracer",   "filter",        "notrace",         "pids",
+		"graph",    "graph_notrace", "max_graph_depth", "threshold_ns",
+		"irqs",     "sleep_time",    "retval",          "args",
+		"switches", "mode",          "buffer_records",  NULL
+	};
 	struct body_trace b = { 0 };
 	int r;
 
@@ -277,10 +348,9 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 		return r;
 	refuse_unknown(b.doc, known, p);
 	take_words(b.doc, &b, p);
-	take_buffer(b.doc, &b, p);
-	r = take_globs(b.doc, "filter", &b.filter, &b.n_filter, p);
-	if (r == 0)
-		r = take_globs(b.doc, "notrace", &b.notrace, &b.n_notrace, p);
+	take_numbers(b.doc, &b, p);
+	take_switches(b.doc, &b, p);
+	r = take_all_globs(b.doc, &b, p);
 	if (r == 0)
 		r = take_pids(b.doc, &b, p);
 	if (r == 0 && p->n_errors)
@@ -293,10 +363,29 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 	return 0;
 }
 
+int body_trace_change_parse(const char *data, size_t len, bool *graph_ret, struct problem *p)
+{
+	static const char *const known[] = { "tracer", NULL };
+	const char *tracer;
+	json_t *doc;
+	int r;
+
+	r = load(data, len, &doc, p);
+	if (r < 0)
+		return r;
+	refuse_unknown(doc, known, p);
+	tracer = take_tracer(doc, p);
+	*graph_ret = tracer && strcmp(tracer, "function_graph") == 0;
+	json_decref(doc);
+	return p->n_errors ? -EINVAL : 0;
+}
+
 void body_trace_deinit(struct body_trace *b)
 {
 	free(b->filter);
 	free(b->notrace);
+	free(b->graph);
+	free(b->graph_notrace);
 	free(b->pids);
 	json_decref(b->doc);
 	*b = (struct body_trace){ 0 };

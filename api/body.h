@@ -11,12 +11,14 @@
 
 #include <jansson.h>
 
-#define BODY_MAX_GLOBS  4096
-#define BODY_MAX_GLOB   511
-#define BODY_MAX_PIDS   64 /* what the agent compares with; guest-agent/agent_abi.h AGENT_MAX_PIDS */
-#define BODY_MAX_PID    4194304u /* PID_MAX_LIMIT, Linux v6.12 include/linux/threads.h */
-#define BODY_MIN_BUFFER 1024u
-#define BODY_MAX_BUFFER 8388608u
+#define BODY_MAX_GLOBS     65536 /* in each list; a guest may have some 60,000 functions */
+#define BODY_MAX_GLOB      511
+#define BODY_MAX_PIDS      64 /* what the agent compares with; guest-agent/agent_abi.h AGENT_MAX_PIDS */
+#define BODY_MAX_PID       4194304u /* PID_MAX_LIMIT, Linux v6.12 include/linux/threads.h */
+#define BODY_MIN_BUFFER    1024u
+#define BODY_MAX_BUFFER    8388608u
+#define BODY_MAX_DEPTH     65535u
+#define BODY_MAX_THRESHOLD (3600 * NSEC_PER_SEC)
 
 /* POST /v1/guests. Strings live in @doc. */
 struct body_guest {
@@ -35,6 +37,14 @@ struct body_trace {
 	size_t n_notrace;
 	u32 *pids;
 	size_t n_pids;
+	const char **graph;
+	size_t n_graph;
+	const char **graph_notrace;
+	size_t n_graph_notrace;
+	u32 max_graph_depth; /* 0: all */
+	u64 threshold_ns; /* 0: none */
+	bool irqs, sleep_time; /* true when not given */
+	bool retval, args, switches;
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };
@@ -52,6 +62,10 @@ void body_guest_deinit(struct body_guest *b);
 must_check int body_trace_parse(const char *data, size_t len, struct body_trace *ret,
 				struct problem *p);
 void body_trace_deinit(struct body_trace *b);
+
+/** body_trace_change_parse - PATCH /v1/traces/{t}: is it to follow returns? As body_trace_parse(). */
+must_check int body_trace_change_parse(const char *data, size_t len, bool *graph_ret,
+				       struct problem *p);
 
 /** body_is_empty - nothing, or an empty JSON object: what operations without a body take */
 bool body_is_empty(const char *data, size_t len);

@@ -65,7 +65,7 @@ int cli_usage(const char *verb, const char *fmt, ...) printf_like(2, 3);
 void cli_text(FILE *f, const char *s);
 /** cli_closest - the one of @words that was probably meant; NULL when none is near */
 const char *cli_closest(const char *word, const char *const *words, size_t n);
-/** cli_duration - "5", "5s", "500ms", "2m", "1h"; false when it is none of that */
+/** cli_duration - "5", "5s", "500ms", "20us", "100ns", "2m", "1h"; false when it is none of that */
 bool cli_duration(const char *text, u64 *ns_ret);
 /** cli_size - "512M", "2G", "524288K", bytes without a letter */
 bool cli_size(const char *text, u64 *bytes_ret);

@@ -9,13 +9,27 @@
 
 static int cli_help(struct cli *c, int argc, char **argv);
 
-#define TRACE_OPTIONS                                                                           \
-	"  -p TRACER       function (default) or function_graph: calls with their durations\n"  \
+/* clang-format off: as they are shown */
+#define TRACE_OPTIONS \
+	"  -p TRACER       function (default) or function_graph: calls with their durations\n" FILTER_OPTIONS
+#define FILTER_OPTIONS                                                                          \
 	"  -l GLOB         trace only functions that match; may be repeated; :mod:NAME for a\n" \
-	"                  module's\n"                                                          \
-	"  -n GLOB         but not these; may be repeated\n"                                    \
+	"                  module's; @FILE for the globs in a file, one a line, @- on stdin\n"  \
+	"  -n GLOB         but not these; the same\n"                                           \
 	"  -P PID          only this task of the guest, by its own pid; may be repeated\n"      \
+	"  --args          arguments of the calls, by the guest's BTF\n"                        \
+	"  --switches      task switches, too\n"                                                \
 	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
+#define GRAPH_OPTIONS                                                                           \
+	"\nand of function_graph:\n"                                                            \
+	"  -g GLOB         only what is called inside functions that match, and these; as -l\n" \
+	"  --graph-notrace GLOB    not these, nor what is called inside them; as -l\n"          \
+	"  --max-graph-depth N     so many levels of calls; 0 for all\n"                        \
+	"  --threshold T   only calls that take as long: 50us, 2ms, 1s\n"                       \
+	"  --retval        what functions return\n"                                             \
+	"  --no-irqs       not what hard interrupts call\n"                                     \
+	"  --no-sleep-time durations without the time that the task did not run\n"
+/* clang-format on */
 
 /* clang-format off: a table */
 static const struct cli_verb verbs[] = {
@@ -43,26 +57,34 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*' :mod:virtio_net\n",
 	  cli_functions },
 	{ "modules", "G", "modules loaded in a guest", "", cli_modules },
-	{ "trace", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-P PID]... [OPTION]...",
+	{ "trace", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]...",
 	  "show function calls as they happen",
-	  TRACE_OPTIONS "  --format WHAT   text (ftrace's layout, default) or json (a line each)\n"
-			"\n  hvftrace trace web1 -l 'vfs_*' --duration 5s\n",
+	  TRACE_OPTIONS
+	  "  --format WHAT   text (ftrace's layout, default) or json (a line each)\n" GRAPH_OPTIONS
+	  "\n  hvftrace trace web1 -l 'vfs_*' --duration 5s\n"
+	  "  hvftrace trace web1 -p function_graph -g vfs_read --max-graph-depth 3 --retval\n"
+	  "  hvftrace functions web1 'ext4_*' >names; hvftrace trace web1 -l @names\n",
 	  cli_trace },
-	{ "record", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-P PID]... [--duration T] -o FILE",
+	{ "record",
+	  "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... -o FILE",
 	  "record function calls into a file",
-	  TRACE_OPTIONS "  -o FILE         where to\n"
-			"\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n",
+	  TRACE_OPTIONS
+	  "  -o FILE         where to\n" GRAPH_OPTIONS
+	  "\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n"
+	  "  hvftrace record web1 -p function_graph --threshold 1ms --duration 1m -o slow.hvft\n",
 	  cli_record },
 	{ "report", "FILE [--format text|json|folded]", "show a recording; needs no daemon",
 	  "  --format WHAT   text (ftrace's layout, default), json (a line each), or folded: time by\n"
 	  "                  stack, for flame graphs\n",
 	  cli_report },
-	{ "profile", "G|FILE [-l GLOB]... [-n GLOB]... [-P PID]... [--duration T] [--sort KEY]",
+	{ "profile",
+	  "G|FILE [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",
 	  "calls and times by function, of a guest now or of a recording",
 	  "  FILE            what record -p function_graph wrote\n"
 	  "  --sort KEY      " CLI_PROFILE_KEYS "\n"
-	  "  the others      as of trace, when it is a guest\n"
-	  "\n  hvftrace profile web1 -l 'vfs_*' --duration 5s\n",
+	  "\nof a guest, as trace:\n" FILTER_OPTIONS GRAPH_OPTIONS
+	  "\n  hvftrace profile web1 -l 'vfs_*' --duration 5s\n"
+	  "  hvftrace profile web1 -g vfs_read --no-sleep-time --no-irqs --sort self\n",
 	  cli_profile },
 	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
 	  "  --force         also while somebody traces it\n", cli_detach },

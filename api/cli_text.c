@@ -115,8 +115,13 @@ bool cli_duration(const char *text, u64 *ns_ret)
 		const char *unit;
 		u64 ns;
 	} units[] = {
-		{ "", NSEC_PER_SEC },       { "s", NSEC_PER_SEC },        { "ms", NSEC_PER_MSEC },
-		{ "m", 60 * NSEC_PER_SEC }, { "h", 3600 * NSEC_PER_SEC },
+		{ "", NSEC_PER_SEC },
+		{ "s", NSEC_PER_SEC },
+		{ "ms", NSEC_PER_MSEC },
+		{ "m", 60 * NSEC_PER_SEC },
+		{ "h", 3600 * NSEC_PER_SEC },
+		{ "us", 1000 },
+		{ "ns", 1 },
 	};
 	const char *rest;
 	u64 n;

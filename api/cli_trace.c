@@ -1,117 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verbs trace, record and profile: start a trace, follow it, say how it went. */
 #include "api/cli.h"
+#include "api/cli_options.h"
 
 #include "base/cleanup.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct trace_args {
-	const char *guest;
-	const char *format; /* "text" or "json" */
-	const char *output; /* FILE, or NULL */
-	const char *sort; /* of profile */
-	u64 duration_ns;
-	json_t *body;
-};
-
-static int add_string(json_t *body, const char *key, const char *value)
-{
-	json_t *list = json_object_get(body, key);
-
-	if (!list) {
-		list = json_array();
-		json_object_set_new(body, key, list);
-	}
-	return json_array_append_new(list, json_string(value));
-}
-
-static int add_pid(const char *verb, json_t *body, const char *text)
-{
-	json_t *list = json_object_get(body, "pids");
-	char *end;
-	long pid;
-
-	errno = 0;
-	pid = strtol(text, &end, 10);
-	if (*end || end == text || errno || pid < 1)
-		return cli_usage(verb, "-P takes a pid of the guest, not \"%s\"", text);
-	if (!list) {
-		list = json_array();
-		json_object_set_new(body, "pids", list);
-	}
-	json_array_append_new(list, json_integer(pid));
-	return -1;
-}
-
-/* One option. Return: -1 to go on, or the exit status (or CLI_HELP_SHOWN). */
-static int take_option(struct cli *c, const char *verb, int opt, struct trace_args *a)
-{
-	switch (opt) {
-	case 'p':
-		json_object_set_new(a->body, "tracer", json_string(optarg));
-		if (strcmp(optarg, "function") != 0 && strcmp(optarg, "function_graph") != 0)
-			return cli_usage(verb, "-p takes function or function_graph, not \"%s\"",
-					 optarg);
-		return -1;
-	case 'l':
-		return add_string(a->body, "filter", optarg)
-			       ? cli_usage(verb, "\"%s\" is not UTF-8", optarg)
-			       : -1;
-	case 'n':
-		return add_string(a->body, "notrace", optarg)
-			       ? cli_usage(verb, "\"%s\" is not UTF-8", optarg)
-			       : -1;
-	case 'P':
-		return add_pid(verb, a->body, optarg);
-	case 'd':
-		if (!cli_duration(optarg, &a->duration_ns))
-			return cli_usage(verb,
-					 "--duration takes 10, 10s, 500ms, 2m or 1h, not \"%s\"",
-					 optarg);
-		return -1;
-	case 'f':
-		a->format = optarg;
-		if (strcmp(optarg, "text") != 0 && strcmp(optarg, "json") != 0)
-			return cli_usage(verb, "--format takes text or json, not \"%s\"", optarg);
-		return -1;
-	case 'o':
-		a->output = optarg;
-		return -1;
-	case 's' + 256:
-		a->sort = optarg;
-		return cli_profile_key(optarg)
-			       ? -1
-			       : cli_usage(verb, "--sort takes " CLI_PROFILE_KEYS ", not \"%s\"",
-					   optarg);
-	default:
-		return cli_common_option(c, verb, opt, optarg);
-	}
-}
-
-static int parse(struct cli *c, int argc, char **argv, const char *shorts,
-		 const struct option *longs, struct trace_args *a)
-{
-	int opt, r;
-
-	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-		r = take_option(c, argv[0], opt, a);
-		if (r != -1)
-			return r;
-	}
-	if (optind == argc)
-		return cli_usage(argv[0], "which guest?");
-	if (argc - optind > 1)
-		return cli_usage(argv[0], "what is \"%s\"? Functions are given with -l",
-				 argv[optind + 1]);
-	a->guest = argv[optind];
-	return -1;
-}
 
 static long long number(const json_t *doc, const char *key)
 {
@@ -198,16 +96,21 @@ static int follow(struct cli *c, const struct trace_args *a, int fd, const char 
 	_cleanup_free_ char *path = cli_guest_path(a->guest, "/traces");
 	_cleanup_free_ char *id = NULL;
 	struct cli_follow f = { .accept = accept, .out_fd = fd, .duration_ns = a->duration_ns };
-	json_t *doc;
+	struct cli_reply r;
 	int status;
 
 	if (!path)
 		return cli_fail("out of memory");
-	status = cli_request(c, "POST", path, json_incref(a->body), &doc);
+	status = cli_call(c, "POST", path, json_incref(a->body), &r);
+	if (status == CLI_OK && (r.status != 201 || !r.doc)) {
+		trace_args_blame(a, &r);
+		status = cli_refused(&r);
+	}
+	if (status == CLI_OK)
+		id = strdup(json_string_value(json_object_get(r.doc, "id")) ?: "");
+	cli_reply_deinit(&r);
 	if (status != CLI_OK)
 		return status;
-	id = strdup(json_string_value(json_object_get(doc, "id")) ?: "");
-	json_decref(doc);
 	if (!id)
 		return cli_fail("out of memory");
 	f.trace = id;
@@ -227,36 +130,35 @@ static void hold_signals(void)
 
 int cli_trace(struct cli *c, int argc, char **argv)
 {
-	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
-					       { "format", required_argument, NULL, 'f' },
-					       CLI_COMMON_LONG,
+	static const struct option longs[] = { { "format", required_argument, NULL, OPT_FORMAT },
+					       TRACE_LONG,
 					       { NULL, 0, NULL, 0 } };
-	struct trace_args a = { .format = "text",
-				.body = json_pack("{s:s}", "tracer", "function") };
+	struct trace_args a;
 	int status;
 
-	status = parse(c, argc, argv, "p:l:n:P:" CLI_COMMON_SHORT, longs, &a);
+	trace_args_init(&a, "function");
+	status = trace_args_parse(c, argc, argv, "p:" TRACE_SHORT, longs, &a);
 	if (status == -1) {
 		hold_signals();
 		status = follow(c, &a, STDOUT_FILENO,
 				c->json || strcmp(a.format, "json") == 0 ? "application/x-ndjson"
 									 : "text/plain");
 	}
-	json_decref(a.body);
+	trace_args_deinit(&a);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }
 
 int cli_record(struct cli *c, int argc, char **argv)
 {
-	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
-					       { "output", required_argument, NULL, 'o' },
-					       CLI_COMMON_LONG,
+	static const struct option longs[] = { { "output", required_argument, NULL, 'o' },
+					       TRACE_LONG,
 					       { NULL, 0, NULL, 0 } };
-	struct trace_args a = { .body = json_pack("{s:s}", "tracer", "function") };
 	_cleanup_close_ int fd = -1;
+	struct trace_args a;
 	int status;
 
-	status = parse(c, argc, argv, "p:l:n:P:o:" CLI_COMMON_SHORT, longs, &a);
+	trace_args_init(&a, "function");
+	status = trace_args_parse(c, argc, argv, "p:o:" TRACE_SHORT, longs, &a);
 	if (status == -1 && !a.output)
 		status = cli_usage(argv[0], "-o FILE is needed");
 	if (status == -1) {
@@ -272,7 +174,7 @@ int cli_record(struct cli *c, int argc, char **argv)
 						  strerrordesc_np(errno));
 		}
 	}
-	json_decref(a.body);
+	trace_args_deinit(&a);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }
 
@@ -295,20 +197,19 @@ static int profile_guest(struct cli *c, const struct trace_args *a)
 
 int cli_profile(struct cli *c, int argc, char **argv)
 {
-	static const struct option longs[] = { { "duration", required_argument, NULL, 'd' },
-					       { "sort", required_argument, NULL, 's' + 256 },
-					       CLI_COMMON_LONG,
+	static const struct option longs[] = { { "sort", required_argument, NULL, OPT_SORT },
+					       TRACE_LONG,
 					       { NULL, 0, NULL, 0 } };
-	struct trace_args a = { .sort = "total",
-				.body = json_pack("{s:s}", "tracer", "function_graph") };
+	struct trace_args a;
 	int status;
 
-	status = parse(c, argc, argv, "l:n:P:" CLI_COMMON_SHORT, longs, &a);
+	trace_args_init(&a, "function_graph");
+	status = trace_args_parse(c, argc, argv, TRACE_SHORT, longs, &a);
 	/* a guest's name has no slash, and a file beside us is meant when there is one */
 	if (status == -1 && (strchr(a.guest, '/') || access(a.guest, F_OK) == 0))
 		status = cli_profile_file(c, a.guest, a.sort);
 	else if (status == -1)
 		status = profile_guest(c, &a);
-	json_decref(a.body);
+	trace_args_deinit(&a);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }

@@ -20,7 +20,7 @@
 	X(PROBLEM_METHOD, "method_not_allowed", 405,                                              \
 	  "the Allow header says what this resource takes")                                       \
 	X(PROBLEM_ACCEPT, "not_acceptable", 406, "see /openapi.yaml for the media types")         \
-	X(PROBLEM_BODY_SIZE, "body_too_large", 413, "a request's body may have 1 MiB")            \
+	X(PROBLEM_BODY_SIZE, "body_too_large", 413, "a request's body may have 2 MiB")            \
 	X(PROBLEM_MEDIA_TYPE_IN, "unsupported_media_type", 415,                                   \
 	  "send Content-Type: application/json")                                                  \
 	X(PROBLEM_ORIGIN, "forbidden_origin", 403, "another site's page may not use this daemon") \

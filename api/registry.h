@@ -7,7 +7,7 @@
  * take the thing apart; a stream that lost its trace finds out at its next look.
  *
  * Locks, outermost first: trace_entry.op, then the registry's lock. Neither is held while the
- * engine works, except op, which makes stopping one at a time.
+ * engine works, except op, which makes stopping and switching one at a time.
  */
 #ifndef API_REGISTRY_H
 #define API_REGISTRY_H
@@ -51,10 +51,11 @@ struct trace_entry {
 	unsigned refs, users, streams;
 	char id[24];
 	struct guest_entry *guest; /* a reference */
-	json_t *request; /* what was asked for: tracer, filter, notrace, pids, mode */
+	json_t *request; /* what was asked for, with a mode */
 	pthread_mutex_t op;
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
+	atomic_bool switched; /* from one tracer to the other, at some time */
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };
 
@@ -113,6 +114,14 @@ struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret);
  */
 must_check int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 				    struct trace_entry **ret, struct err *err);
+
+/**
+ * registry_trace_set_graph - make a trace whose user the caller is follow returns, or no more
+ *
+ * Return: 0; -EBUSY it is not running (conflict); or what trace_set_graph() returns, as -EINVAL (bad_request)
+ * when an option of it needs returns.
+ */
+must_check int registry_trace_set_graph(struct trace_entry *t, bool on, struct err *err);
 
 /** registry_trace_stop - stop a trace whose user the caller is; records stay readable */
 must_check int registry_trace_stop(struct trace_entry *t, struct err *err);

@@ -101,6 +101,17 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 		.n_notrace = body->n_notrace,
 		.pids = body->pids,
 		.n_pids = body->n_pids,
+		.graph = body->graph,
+		.n_graph = body->n_graph,
+		.graph_notrace = body->graph_notrace,
+		.n_graph_notrace = body->n_graph_notrace,
+		.max_depth = body->max_graph_depth,
+		.threshold_ns = body->threshold_ns,
+		.no_irqs = !body->irqs,
+		.no_sleep_time = !body->sleep_time,
+		.retval = body->retval,
+		.args = body->args,
+		.switches = body->switches,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};
@@ -121,6 +132,26 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 	log_info("trace %s of guest %s: started", t->id, g->name);
 	*ret = t;
 	return 0;
+}
+
+int registry_trace_set_graph(struct trace_entry *t, bool on, struct err *err)
+{
+	struct trace_info info;
+	int r;
+
+	pthread_mutex_lock(&t->op);
+	trace_get_info(t->trace, &info);
+	if (info.state == TRACE_RUNNING) {
+		atomic_store(&t->switched, true); /* first, for who begins to read meanwhile */
+		r = trace_set_graph(t->trace, on, err);
+	} else {
+		r = err_set(err, -EBUSY, ERR_CONFLICT, 0, "trace %s is not running any more",
+			    t->id);
+	}
+	pthread_mutex_unlock(&t->op);
+	if (r == 0)
+		log_info("trace %s: %s from now on", t->id, on ? "function_graph" : "function");
+	return r;
 }
 
 int registry_trace_stop(struct trace_entry *t, struct err *err)

@@ -15,7 +15,7 @@
 
 #define REQUEST_MAX_PARAMS 2
 #define REQUEST_MAX_QUERY  32
-#define REQUEST_MAX_BODY   1048576
+#define REQUEST_MAX_BODY   2097152 /* room for 20,000 names of functions of 100 bytes each */
 
 struct MHD_Connection;
 struct MHD_Response;

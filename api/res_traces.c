@@ -41,10 +41,30 @@ static json_t *asked(struct trace_entry *t, const char *key)
 	return v ? json_incref(v) : json_array();
 }
 
-/* null for a tracer that does not follow returns. */
+/* Of the options, those that were asked for. */
+static json_t *options_doc(struct trace_entry *t)
+{
+	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
+					       "threshold_ns", "irqs",          "sleep_time",
+					       "retval",       "args",          "switches" };
+	json_t *doc = json_object(), *v;
+
+	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
+		v = json_object_get(t->request, options[i]);
+		if (v && json_object_set(doc, options[i], v)) {
+			json_decref(doc);
+			doc = NULL;
+		}
+	}
+	return doc;
+}
+
+/* null as long as the trace follows no returns. */
 static json_t *graph_doc(const struct trace_info *i)
 {
-	if (!i->tracer || strcmp(i->tracer, "function_graph") != 0)
+	bool is_graph = i->tracer && strcmp(i->tracer, "function_graph") == 0;
+
+	if (!is_graph && !i->n_entries)
 		return json_null();
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "entries", (json_int_t)i->n_entries,
 			 "returns", (json_int_t)i->n_returns, "never_returned",
@@ -62,10 +82,11 @@ json_t *trace_doc(struct trace_entry *t)
 		trace_get_info(t->trace, &i);
 	else
 		i = t->last;
-	doc = json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
-			t->guest->name, "tracer", asked(t, "tracer"), "state", state_names[i.state],
-			"filter", asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
-			asked(t, "pids"), "mode", json_object_get(t->request, "mode"));
+	doc = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
+			t->guest->name, "tracer", i.tracer, "state", state_names[i.state], "filter",
+			asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
+			asked(t, "pids"), "options", options_doc(t), "mode",
+			json_object_get(t->request, "mode"));
 	if (!doc)
 		return NULL;
 	json_object_update_new(
@@ -177,6 +198,25 @@ void res_traces_get(struct request *rq)
 	if (!t)
 		return;
 	request_json(rq, 200, trace_doc(t));
+	registry_trace_put(t);
+}
+
+void res_traces_change(struct request *rq)
+{
+	struct trace_entry *t;
+	struct err err = { 0 };
+	struct problem p;
+	bool graph;
+
+	t = get(rq);
+	if (!t)
+		return;
+	if (body_trace_change_parse(rq->body.data, rq->body.len, &graph, &p) < 0)
+		request_problem(rq, &p);
+	else if (registry_trace_set_graph(t, graph, &err) < 0)
+		request_error(rq, &err);
+	else
+		request_json(rq, 200, trace_doc(t));
 	registry_trace_put(t);
 }
 

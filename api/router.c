@@ -32,6 +32,7 @@ static const struct route routes[] = {
 	{ "POST", "/v1/guests/{g}/traces", res_traces_create, ROUTE_BODY, { NULL } },
 	{ "GET", "/v1/traces", res_traces_list, 0, { NULL } },
 	{ "GET", "/v1/traces/{t}", res_traces_get, 0, { NULL } },
+	{ "PATCH", "/v1/traces/{t}", res_traces_change, ROUTE_BODY, { NULL } },
 	{ "DELETE", "/v1/traces/{t}", res_traces_delete, 0, { "force" } },
 	{ "POST", "/v1/traces/{t}/stop", res_traces_stop, 0, { NULL } },
 	{ "GET", "/v1/traces/{t}/records", res_traces_records, 0, { "after", "limit" } },

@@ -91,9 +91,14 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return trace_sym(arg, addr, ret, off_ret);
 }
 
+static bool func(void *arg, u64 ip, struct kernel_func *ret)
+{
+	return trace_func(arg, ip, ret);
+}
+
 struct output_names stream_names(struct trace *t)
 {
-	return (struct output_names){ .sym = sym, .arg = t };
+	return (struct output_names){ .sym = sym, .func = func, .arg = t };
 }
 
 /* For what is left of a trace that is gone. */
@@ -332,17 +337,38 @@ static void on_response_freed(void *cls)
 	stream_free(s);
 }
 
-static void fill_meta(struct output_meta *meta, struct trace_entry *t)
+/*
+ * The tracer that a stream begins with. One that was switched has records of both, and tells between them:
+ * what counts is the first that comes.
+ */
+static const char *first_tracer(struct trace_entry *t, u64 after, const struct trace_info *now)
+{
+	struct trace_record r = { 0 };
+	struct trace_page page = { .buf = &r, .max = 1 };
+
+	if (!atomic_load(&t->switched))
+		return now->tracer;
+	if (trace_read(t->trace, after, &page, NULL) == -ESTALE)
+		(void)!trace_read(t->trace, page.oldest_seq - 1, &page, NULL);
+	if (!page.n || r.type == TRACE_SWITCH)
+		return now->tracer;
+	if (r.type == TRACE_FUNCTION || (r.type == TRACE_TRACER && r.depth))
+		return "function";
+	return "function_graph";
+}
+
+static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after)
 {
 	struct guest_info g = { 0 };
 	struct trace_info i = { 0 };
 
 	guest_info(trace_guest(t->trace), &g);
 	trace_get_info(t->trace, &i);
-	snprintf(meta->tracer, sizeof(meta->tracer), "%s", i.tracer ? i.tracer : "function");
+	snprintf(meta->tracer, sizeof(meta->tracer), "%s", first_tracer(t, after, &i));
 	snprintf(meta->guest, sizeof(meta->guest), "%.63s", t->guest->name);
 	snprintf(meta->release, sizeof(meta->release), "%s", g.release);
 	meta->vcpus = g.vcpus;
+	meta->args = json_is_true(json_object_get(t->request, "args"));
 	meta->started_ns = i.started_ns;
 	meta->n_records = i.n_records;
 	meta->n_lost = i.n_lost;
@@ -397,7 +423,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->on_close = opts->on_close;
 	s->names.sym = no_sym;
 	fill_client(&s->client, conn, s);
-	fill_meta(&s->meta, t);
+	fill_meta(&s->meta, t, s->after);
 	trace_get_info(t->trace, &info);
 	if (s->after) /* who goes on has been told of those before */
 		s->lost_seen = info.n_lost;

@@ -15,6 +15,9 @@
  * The tracer function_graph makes calls in groups of six records: a call with one callee, both with
  * their returns, then a call that never returns.
  *
+ * Options show in the log, "engine: ...", as they were understood; args are two words, retval is -2.
+ * Those of function_graph are refused for the tracer function.
+ *
  * A filter "err:CODE" makes starting fail with this code; "pids": [99999] with filter.no_such_pid.
  */
 #include "tracers/filter.h"
@@ -30,6 +33,7 @@
 
 #define DEFAULT_BUFFER 65536
 #define BOOT_NS        5000000000ull
+#define FAKE_TURNS     64
 
 struct trace {
 	struct guest *guest;
@@ -42,7 +46,14 @@ struct trace {
 	struct trace_info info;
 	u64 lost_every, per_tick, dies_at;
 	u32 kept;
-	bool ending, joined, graph;
+	bool ending, joined, args, retval;
+	const char *needs_graph; /* an option */
+	/* from which record on it is function_graph, or no more; that record says so, but for the first */
+	struct {
+		u64 from;
+		bool graph;
+	} turns[FAKE_TURNS];
+	size_t n_turns;
 	size_t armed[FAKE_FUNCTIONS];
 };
 
@@ -74,8 +85,15 @@ static void record_at(const struct trace *t, u64 seq, struct trace_record *r)
 			   "d");
 }
 
-/* Makes a record of a call of it; see above. */
-static void graph_record_at(const struct trace *t, struct trace_record *r)
+static void add_args(struct trace_record *r)
+{
+	r->n_args = 2;
+	r->args[0] = 0xffff888100bd2a00;
+	r->args[1] = r->seq;
+}
+
+/* Makes a record of a call of it, the @nth from 0 on; see above. */
+static void graph_record_at(const struct trace *t, u64 nth, struct trace_record *r)
 {
 	static const struct {
 		u8 type, function, depth;
@@ -84,7 +102,7 @@ static void graph_record_at(const struct trace *t, struct trace_record *r)
 		{ TRACE_GRAPH_RETURN, 1, 1 }, { TRACE_GRAPH_RETURN, 0, 0 },
 		{ TRACE_GRAPH_ENTRY, 2, 0 },  { TRACE_GRAPH_NEVER, 2, 0 },
 	};
-	u64 n = (r->seq - 1) / ARRAY_SIZE(group), i = (r->seq - 1) % ARRAY_SIZE(group);
+	u64 n = nth / ARRAY_SIZE(group), i = nth % ARRAY_SIZE(group);
 	const struct kernel *k = &t->guest->kernel;
 
 	r->type = group[i].type;
@@ -95,17 +113,27 @@ static void graph_record_at(const struct trace *t, struct trace_record *r)
 	snprintf(r->comm, sizeof(r->comm), "sh");
 	if (r->type != TRACE_GRAPH_RETURN)
 		return;
+	r->has_retval = t->retval;
+	r->retval = t->retval ? -2ull : 0;
 	r->parent = 0;
 	r->duration_ns = r->depth ? 1000 : 3000;
 }
 
-static void count_calls(struct trace_info *i)
+static void count_calls(struct trace *t)
 {
-	u64 left = i->n_records % 6, n = i->n_records / 6;
+	struct trace_info *i = &t->info;
 
-	i->n_entries = 3 * n + MIN(left, 2) + (left == 5);
-	i->n_returns = 2 * n + (left > 2) + (left > 3);
-	i->n_never = n;
+	i->n_entries = i->n_returns = i->n_never = 0;
+	for (size_t k = 0; k < t->n_turns; k++) {
+		u64 end = k + 1 < t->n_turns ? t->turns[k + 1].from : i->n_records + 1;
+		u64 of = end - t->turns[k].from - !!k, left = of % 6, n = of / 6;
+
+		if (!t->turns[k].graph)
+			continue;
+		i->n_entries += 3 * n + MIN(left, 2) + (left == 5);
+		i->n_returns += 2 * n + (left > 2) + (left > 3);
+		i->n_never += n;
+	}
 	i->n_inside = i->n_entries - i->n_returns - i->n_never;
 }
 
@@ -128,8 +156,7 @@ static void produce(struct trace *t)
 	if (t->lost_every)
 		i->lost_ring = i->n_records / t->lost_every;
 	i->n_lost = i->lost_ring + i->lost_torn;
-	if (t->graph)
-		count_calls(i);
+	count_calls(t);
 	if (i->n_records > t->kept)
 		i->oldest_seq = i->n_records - t->kept + 1;
 	else if (i->n_records)
@@ -175,6 +202,33 @@ static bool any_match(const char *const *globs, size_t n, const struct ftrace_si
 	return false;
 }
 
+static void turn(struct trace *t, bool graph)
+{
+	t->turns[t->n_turns].from = t->info.n_records + 1;
+	t->turns[t->n_turns++].graph = graph;
+	if (t->n_turns > 1 && !t->info.n_records++)
+		t->info.oldest_seq = 1;
+	t->info.tracer = graph ? "function_graph" : "function";
+}
+
+int trace_set_graph(struct trace *t, bool on, struct err *err)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&t->lock);
+	if (t->info.state != TRACE_RUNNING)
+		r = err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace is not running");
+	else if (!on && t->needs_graph)
+		r = err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer function_graph",
+			    t->needs_graph);
+	else if (t->n_turns == FAKE_TURNS)
+		r = err_set(err, -ENOSPC, ERR_NO_MEMORY, 0, "switched too often for a fake");
+	else if (t->turns[t->n_turns - 1].graph != on)
+		turn(t, on);
+	pthread_mutex_unlock(&t->lock);
+	return r;
+}
+
 static void choose(struct trace *t, const struct trace_opts *o)
 {
 	const struct kernel *k = &t->guest->kernel;
@@ -193,10 +247,58 @@ static void choose(struct trace *t, const struct trace_opts *o)
 	}
 }
 
+/* The first option that the tracer function has no use for; NULL when there is none. */
+static const char *graph_option(const struct trace_opts *o)
+{
+	const struct {
+		bool given;
+		const char *name;
+	} options[] = {
+		{ o->n_graph, "graph" },
+		{ o->n_graph_notrace, "graph_notrace" },
+		{ o->max_depth, "max_graph_depth" },
+		{ o->threshold_ns, "threshold_ns" },
+		{ o->no_irqs, "irqs" },
+		{ o->no_sleep_time, "sleep_time" },
+		{ o->retval, "retval" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		if (options[i].given)
+			return options[i].name;
+	}
+	return NULL;
+}
+
+static void log_globs(const char *key, const char *const *globs, size_t n)
+{
+	for (size_t i = 0; i < n && i < 8; i++)
+		fprintf(stderr, " %s:%s", key, globs[i]);
+	fprintf(stderr, " n_%s:%zu", key, n);
+}
+
+static void log_options(const struct trace_opts *o)
+{
+	flockfile(stderr);
+	fprintf(stderr, "engine: %s", o->tracer);
+	log_globs("filter", o->filter, o->n_filter);
+	log_globs("notrace", o->notrace, o->n_notrace);
+	log_globs("graph", o->graph, o->n_graph);
+	log_globs("graph_notrace", o->graph_notrace, o->n_graph_notrace);
+	fprintf(stderr,
+		" max_depth:%u threshold_ns:%llu no_irqs:%d no_sleep_time:%d retval:%d args:%d switches:%d\n",
+		o->max_depth, (unsigned long long)o->threshold_ns, o->no_irqs, o->no_sleep_time,
+		o->retval, o->args, o->switches);
+	funlockfile(stderr);
+}
+
 static int refuse(struct trace *t, const struct trace_opts *o, struct err *err)
 {
 	enum err_code code;
 
+	if (!t->turns[0].graph && t->needs_graph)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			       "%s is for the tracer function_graph", t->needs_graph);
 	for (size_t i = 0; i < o->n_filter; i++) {
 		if (strncmp(o->filter[i], "err:", 4) != 0)
 			continue;
@@ -238,9 +340,12 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	if (fake_is(g, "fake-slow"))
 		fake_gate();
 	t->guest = g;
-	t->graph = strcmp(opts->tracer, "function_graph") == 0;
-	t->info.tracer = t->graph ? "function_graph" : "function";
+	turn(t, strcmp(opts->tracer, "function_graph") == 0);
 	t->kept = opts->buffer_records ? opts->buffer_records : DEFAULT_BUFFER;
+	t->needs_graph = graph_option(opts);
+	t->args = opts->args;
+	t->retval = opts->retval;
+	log_options(opts);
 	choose(t, opts);
 	set_rate(t);
 	guest_lock(g);
@@ -330,6 +435,18 @@ void trace_get_info(struct trace *t, struct trace_info *ret)
 	pthread_mutex_unlock(&t->lock);
 }
 
+/* Which turn a record belongs to. */
+static size_t turn_of(struct trace *t, u64 seq)
+{
+	size_t k;
+
+	pthread_mutex_lock(&t->lock);
+	for (k = t->n_turns - 1; k && t->turns[k].from > seq; k--)
+		;
+	pthread_mutex_unlock(&t->lock);
+	return k;
+}
+
 int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *err)
 {
 	u64 newest, oldest, seq;
@@ -346,8 +463,20 @@ int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *
 			       (unsigned long long)after + 1, (unsigned long long)oldest);
 	for (seq = after ? after + 1 : MAX(oldest, 1); seq <= newest && page->n < page->max; seq++)
 		record_at(t, seq, &page->buf[page->n++]);
-	for (size_t i = 0; t->graph && i < page->n; i++)
-		graph_record_at(t, &page->buf[i]);
+	for (size_t i = 0; i < page->n; i++) {
+		size_t k = turn_of(t, page->buf[i].seq);
+		u64 nth = page->buf[i].seq - t->turns[k].from;
+
+		if (k && !nth)
+			page->buf[i] = (struct trace_record){ .seq = page->buf[i].seq,
+							      .ts_ns = page->buf[i].ts_ns,
+							      .type = TRACE_TRACER,
+							      .depth = t->turns[k].graph };
+		else if (t->turns[k].graph)
+			graph_record_at(t, nth - !!k, &page->buf[i]);
+		if (t->args && page->buf[i].ip && page->buf[i].type <= TRACE_GRAPH_ENTRY)
+			add_args(&page->buf[i]);
+	}
 	return 0;
 }
 
@@ -372,6 +501,31 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 				    .size_bytes = 64,
 				    .type = 't' };
 	*off_ret = addr - ret->addr;
+	return true;
+}
+
+/* All functions are int f(struct file *file, size_t count); but those of the module have no prototype. */
+bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
+{
+	struct kernel_sym sym;
+	u64 off;
+
+	if (!trace_sym(t, ip, &sym, &off) || sym.module)
+		return false;
+	*ret = (struct kernel_func){
+		.ret = { .type = "int", .size = 4, .kind = KERNEL_VAL_SIGNED },
+		.n_params = 2,
+		.n_regs = 2,
+		.params = { { .name = "file",
+			      .type = "file",
+			      .size = 8,
+			      .kind = KERNEL_VAL_POINTER },
+			    { .name = "count",
+			      .type = "size_t",
+			      .size = 8,
+			      .reg = 1,
+			      .kind = KERNEL_VAL_UNSIGNED } },
+	};
 	return true;
 }
 

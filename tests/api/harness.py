@@ -165,9 +165,18 @@ class Daemon:
     def stream(self, trace, query="", accept=None, timeout=20):
         return Stream(self, f"/v1/traces/{trace}/stream{query}", accept, timeout)
 
-    def cli(self, *args, timeout=30, env=None, cwd=None):
+    def until_more(self, trace, n=30):
+        """Until there are @n more records."""
+        before = self.get(f"/v1/traces/{trace}")["records"]
+        until("more records", lambda: self.get(f"/v1/traces/{trace}")["records"] > before + n)
+
+    def engine(self):
+        """The options of the last trace, as the engine got them."""
+        return [x for x in self.log().splitlines() if x.startswith("engine: ")][-1].removeprefix("engine: ")
+
+    def cli(self, *args, timeout=30, env=None, cwd=None, stdin=b""):
         return subprocess.run([os.environ["HVFTRACE"], "-s", str(self.socket)] + [str(a) for a in args],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               timeout=timeout * SLOW, env=dict(self.env, **(env or {})), cwd=cwd,
                               check=False)
 
@@ -241,8 +250,8 @@ class CliCase(DaemonCase):
         self.assertEqual(p.stderr, b"")
         return p.stdout.decode()
 
-    def fails(self, *args, status=1, words=()):
-        p = self.d.cli(*args)
+    def fails(self, *args, status=1, words=(), stdin=b""):
+        p = self.d.cli(*args, stdin=stdin)
         self.assertEqual((p.returncode, p.stdout), (status, b""), p.stderr)
         if status == 1:
             self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)

@@ -12,7 +12,7 @@ import unittest
 
 from harness import Daemon, DaemonCase, TestCase, UnixConnection, until
 
-MIB = 1 << 20
+LARGEST = 2 << 20
 
 
 class Routes(DaemonCase):
@@ -35,8 +35,9 @@ class Routes(DaemonCase):
     def test_wrong_method_names_the_right_ones(self):
         for path, allow in (("/healthz", "GET, HEAD"), ("/v1/guests", "GET, HEAD, POST"),
                             ("/v1/guests/g", "GET, HEAD, DELETE"), ("/v1/traces/t1/stop", "POST"),
-                            ("/v1/guests/g/traces", "GET, HEAD, POST")):
-            for method in ("PUT", "PATCH", "OPTIONS", "BREW"):
+                            ("/v1/guests/g/traces", "GET, HEAD, POST"),
+                            ("/v1/traces/t1", "GET, HEAD, PATCH, DELETE")):
+            for method in {"PUT", "PATCH", "OPTIONS", "BREW"} - set(allow.split(", ")):
                 r = self.d.request(method, path)
                 self.problem(r, 405, "method_not_allowed")
                 self.assertEqual(r.headers["Allow"], allow)
@@ -113,7 +114,7 @@ class Bodies(DaemonCase):
                             ({"tracer": "function", "filter": ["a", 1]}, "/filter/1"),
                             ({"tracer": "function", "filter": [""]}, "/filter/0"),
                             ({"tracer": "function", "filter": ["x" * 512]}, "/filter/0"),
-                            ({"tracer": "function", "filter": ["x"] * 4097}, "/filter"),
+                            ({"tracer": "function", "filter": ["x"] * 65537}, "/filter"),
                             ({"tracer": "function", "notrace": {}}, "/notrace"),
                             ({"tracer": "function", "pids": 1}, "/pids"),
                             ({"tracer": "function", "pids": [1.5]}, "/pids/0"),
@@ -125,7 +126,24 @@ class Bodies(DaemonCase):
                             ({"tracer": "function", "mode": None}, "/mode"),
                             ({"tracer": "function", "buffer_records": 0}, "/buffer_records"),
                             ({"tracer": "function", "buffer_records": "1"}, "/buffer_records"),
-                            ({"tracer": "function", "depth": 1}, "/depth")):
+                            ({"tracer": "function", "depth": 1}, "/depth"),
+                            ({"tracer": "function_graph", "graph": "x"}, "/graph"),
+                            ({"tracer": "function_graph", "graph": ["a", ""]}, "/graph/1"),
+                            ({"tracer": "function_graph", "graph": ["x"] * 65537}, "/graph"),
+                            ({"tracer": "function_graph", "graph_notrace": [None]}, "/graph_notrace/0"),
+                            ({"tracer": "function_graph", "graph_notrace": {}}, "/graph_notrace"),
+                            ({"tracer": "function_graph", "max_graph_depth": -1}, "/max_graph_depth"),
+                            ({"tracer": "function_graph", "max_graph_depth": 65536}, "/max_graph_depth"),
+                            ({"tracer": "function_graph", "max_graph_depth": 1.0}, "/max_graph_depth"),
+                            ({"tracer": "function_graph", "max_graph_depth": True}, "/max_graph_depth"),
+                            ({"tracer": "function_graph", "threshold_ns": -1}, "/threshold_ns"),
+                            ({"tracer": "function_graph", "threshold_ns": 3600 * 10**9 + 1}, "/threshold_ns"),
+                            ({"tracer": "function_graph", "threshold_ns": "100us"}, "/threshold_ns"),
+                            ({"tracer": "function_graph", "irqs": 0}, "/irqs"),
+                            ({"tracer": "function_graph", "sleep_time": "no"}, "/sleep_time"),
+                            ({"tracer": "function_graph", "retval": None}, "/retval"),
+                            ({"tracer": "function_graph", "args": []}, "/args"),
+                            ({"tracer": "function", "switches": 1}, "/switches")):
             p = self.problem(self.d.request("POST", "/v1/guests/g/traces", body), 400, "bad_request")
             self.assertEqual(self.pointers(p), [where], body)
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
@@ -147,7 +165,7 @@ class Bodies(DaemonCase):
 
     def test_largest_body(self):
         fits = b'{"target":"qemu:/fake"}'
-        self.assertEqual(self.post(fits + b" " * (MIB - len(fits))).status, 201)
+        self.assertEqual(self.post(fits + b" " * (LARGEST - len(fits))).status, 201)
 
     def test_too_large_body(self):
         # announced: refused before it is sent
@@ -155,12 +173,12 @@ class Bodies(DaemonCase):
         s.settimeout(10)
         s.connect(str(self.d.socket))
         s.sendall(b"POST /v1/guests HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                  b"Content-Length: %d\r\n\r\n" % (MIB + 1))
+                  b"Content-Length: %d\r\n\r\n" % (LARGEST + 1))
         self.assertIn(b" 413 ", s.recv(65536))
         s.close()
         # chunked: refused at its end, in good order
         c = self.d.connection()
-        c.request("POST", "/v1/guests", iter([b" " * 65536] * 17), {"Content-Type": "application/json"},
+        c.request("POST", "/v1/guests", iter([b" " * 65536] * 33), {"Content-Type": "application/json"},
                   encode_chunked=True)
         r = c.getresponse()
         self.assertEqual((r.status, json.loads(r.read())["code"]), (413, "body_too_large"))

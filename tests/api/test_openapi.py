@@ -107,7 +107,10 @@ class Answers(DaemonCase):
                     continue
                 content = op["requestBody"]["content"]["application/json"]
                 self.validator.check(content["schema"], content["example"])
-                if path == "/v1/guests":  # no such guest here, but it must not be the body's fault
+                if "{t}" in path:
+                    self.d.attach("h/fake", "h")
+                    self.ask("PATCH", path.replace("{t}", self.d.trace("h")), content["example"])
+                elif path == "/v1/guests":  # no such guest here, but it must not be the body's fault
                     self.ask("POST", path, content["example"], 404)
                 else:
                     self.d.attach()
@@ -117,6 +120,7 @@ class Answers(DaemonCase):
         self.ask("GET", "/v1/guests/none", status=404)
         self.ask("GET", "/v1/guests?x=1", status=400)
         self.ask("POST", "/v1/guests", {"target": 1}, 400)
+        self.ask("PATCH", "/v1/traces/t9", {"tracer": "function"}, 404)
         self.ask("POST", "/v1/guests", {"target": "a", "nme": "b"}, 400)
         self.ask("POST", "/v1/guests", {"target": "qemu:/err/guest.text_changed"}, 409)
         self.ask("POST", "/v1/guests", {"target": "qemu:/err/journal.failed"}, 500)
@@ -132,17 +136,37 @@ class Answers(DaemonCase):
                      {"tracer": "function_graph"}, {"tracer": "function_graphs"},
                      {"tracer": "function", "buffer_records": 1023},
                      {"tracer": "function", "buffer_records": 67108865},
-                     {"tracer": "function", "notrace": None}, {"tracer": "function", "x": 1}):
+                     {"tracer": "function", "notrace": None}, {"tracer": "function", "x": 1},
+                     *({"tracer": "function_graph", **x} for x in (
+                         {"graph": ["a"]}, {"graph": "a"}, {"graph": [""]}, {"graph_notrace": ["x" * 511]},
+                         {"graph_notrace": ["x" * 512]}, {"max_graph_depth": 0}, {"max_graph_depth": 65535},
+                         {"max_graph_depth": 65536}, {"max_graph_depth": -1}, {"max_graph_depth": "1"},
+                         {"threshold_ns": 0}, {"threshold_ns": 3600 * 10**9}, {"threshold_ns": -1},
+                         {"threshold_ns": 3600 * 10**9 + 1}, {"threshold_ns": True}, {"irqs": False},
+                         {"irqs": 1}, {"sleep_time": True}, {"sleep_time": None}, {"retval": True},
+                         {"retval": "yes"}, {"args": True}, {"args": {}}, {"switches": False},
+                         {"switches": 2}))):
             schema = self.doc["components"]["schemas"]["TraceStart"]
             r = self.d.request("POST", "/v1/guests/g/traces", body)
             self.assertEqual(r.status != 400, self.validator.matches(schema, body), body)
             if r.status == 201:
                 self.d.good("DELETE", f"/v1/traces/{r.body['id']}")
 
+    def test_changes_are_judged_alike(self):
+        self.d.attach()
+        t = self.d.trace()
+        for body in ({}, {"tracer": "function"}, {"tracer": "function_graph"}, {"tracer": "x"},
+                     {"tracer": None}, {"tracer": "function", "filter": []}):
+            schema = self.doc["components"]["schemas"]["TraceChange"]
+            r = self.d.request("PATCH", f"/v1/traces/{t}", body)
+            self.assertEqual(r.status, 200 if self.validator.matches(schema, body) else 400, body)
+
     def test_stream(self):
         schema = self.doc["components"]["schemas"]["StreamItem"]
         kinds = set()
-        for kind, more in (("fake-lossy", {}), ("fake-quiet", {}), ("fake", {"tracer": "function_graph"})):
+        for kind, more in (("fake-lossy", {}), ("fake-quiet", {}), ("fake", {"tracer": "function_graph"}),
+                           ("fake", {"tracer": "function_graph", "args": True, "retval": True}),
+                           ("fake", {"args": True})):
             self.d.attach(kind, kind)
             t = self.d.trace(kind, **more)
             with self.d.stream(t) as s:
@@ -151,6 +175,7 @@ class Answers(DaemonCase):
                     kinds.add(item["type"])
                     if n == (2 if kind == "fake-quiet" else 200):
                         self.d.good("POST", f"/v1/traces/{t}/stop")
+            self.d.good("DELETE", f"/v1/guests/{kind}")
         self.assertEqual(kinds, {"function", "graph_entry", "graph_return", "graph_never", "lost",
                                  "heartbeat", "end"})
 
@@ -163,6 +188,28 @@ class Answers(DaemonCase):
                     {"type": "heartbeat", "seq": 1, "more": 1}, {"type": "heartbeat", "seq": True}):
             self.assertFalse(check(schemas["Heartbeat"], bad), bad)
         self.assertFalse(check(schemas["Address"], "0xG"))
+
+    def test_records_with_values_and_switches(self):
+        check = self.validator.matches
+        item = self.doc["components"]["schemas"]["StreamItem"]
+        task = {"seq": 1, "ts_ns": 2, "cpu": 0, "pid": 3, "tgid": None, "comm": "sh"}
+        where = {"function": "f", "module": None, "ip": "0x1", "parent": None, "context": ".....", "depth": 0}
+        value = {"type": "int", "value": "0xfffffffe", "text": "-2 (ENOENT)"}
+        argument = {"name": "file", "type": "file *", "value": "0xffff888100bd2a00",
+                    "text": "0xffff888100bd2a00"}
+        entry = {**task, **where, "type": "graph_entry"}
+        self.assertTrue(check(item, {**entry, "args": [
+            argument, {"name": None, "type": None, "value": "0x1:0x2", "text": "0x1:0x2"},
+            {"name": "x", "type": "big", "value": None, "text": "..."}]}))
+        self.assertTrue(check(item, {**task, **where, "type": "graph_return", "duration_ns": 5,
+                                     "retval": value}))
+        self.assertTrue(check(item, {**task, "type": "switch", "prev_pid": 4, "context": "d..2."}))
+        for bad in ({**entry, "args": value}, {**entry, "args": [value]}, {**entry, "retval": 2},
+                    {**entry, "retval": {"text": "2"}}, {**entry, "retval": {**value, "value": 2}},
+                    {**task, "type": "switch"},
+                    {**task, "type": "switch", "context": ".....", "prev_pid": "4"},
+                    {**task, "type": "graph_entry", "prev_pid": 4}):
+            self.assertFalse(check(item, bad), bad)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 
 import concurrent.futures
 import json
+import re
 import threading
 import time
 import unittest
@@ -80,6 +81,22 @@ class Streams(DaemonCase):
         self.assertEqual(text.count(" never returned: sh-"), g["never_returned"])
         self.assertIsNone(self.d.get(f"/v1/traces/{t}/records?limit=3")["items"][2]["parent"])
 
+    def test_values(self):
+        self.d.attach()
+        t = self.d.trace(tracer="function_graph", filter=["vfs_*"], args=True, retval=True)
+        self.d.until_more(t)
+        self.stop(t)
+        items = self.d.get(f"/v1/traces/{t}/records?limit=3")["items"]
+        file = "0xffff888100bd2a00"
+        self.assertEqual(items[0]["args"], [
+            {"name": "file", "type": "file *", "value": file, "text": file},
+            {"name": "count", "type": "size_t", "value": "0x1", "text": "0x1"}])
+        self.assertEqual(items[2]["retval"], {"type": "int", "value": "0xfffffffe", "text": "-2 (ENOENT)"})
+        with self.d.stream(t, accept="text/plain") as s:
+            text = s.raw().decode()
+        self.assertIn(f" vfs_fn_000(file={file}, count=0x1) {{\n", text)
+        self.assertIn(" /* vfs_fn_000 ret=-2 */\n", text)
+
     def test_a_call_that_goes_on_is_shown(self):
         """Whether it has callees is not known, and may not be for long."""
         self.d.attach("fake-one")
@@ -90,6 +107,64 @@ class Streams(DaemonCase):
             self.assertEqual(self.d.get(f"/v1/traces/{t}")["state"], "running")
             self.assertEqual(self.stop(t)["graph"]["inside"], 1)
             self.assertEqual(s.raw(), b"")
+
+    def switched(self):
+        """A stopped trace of function, function_graph, function."""
+        self.d.attach()
+        t = self.d.trace(filter=["vfs_*"])
+        for tracer in ("function_graph", "function"):
+            self.d.until_more(t)
+            self.d.good("PATCH", f"/v1/traces/{t}", {"tracer": tracer})
+        self.d.until_more(t)
+        return self.stop(t)
+
+    def check_switched(self, text, doc):
+        parts = re.split(r"^# tracer: (\w+)\n", text, flags=re.MULTILINE)
+        self.assertEqual((parts[0], parts[1::2]), ("", ["function", "function_graph", "function"]))
+        self.assertEqual(parts[4].count("() {\n") + parts[4].count("();\n"), doc["graph"]["entries"])
+        calls = [x for x in (parts[2] + parts[6]).splitlines() if x[0] != "#"]
+        told = [doc["graph"][x] for x in ("entries", "returns", "never_returned")]
+        self.assertEqual(doc["records"], len(calls) + sum(told) + 2)
+
+    def test_text_of_a_switched_trace(self):
+        self.d.attach()
+        t = self.d.trace(filter=["vfs_*"])
+        with self.d.stream(t, accept="text/plain") as s:
+            text = ""
+            for tracer in ("function_graph", "function"):
+                text += "".join(s.response.readline().decode() for _ in range(50))
+                self.d.good("PATCH", f"/v1/traces/{t}", {"tracer": tracer})
+                self.d.until_more(t)
+            doc = self.stop(t)
+            self.check_switched(text + s.raw().decode(), doc)
+
+    def test_text_of_a_trace_that_was_switched(self):
+        doc = self.switched()
+        with self.d.stream(doc["id"], accept="text/plain") as s:
+            self.check_switched(s.raw().decode(), doc)
+
+    def test_streams_that_begin_after_a_switch(self):
+        doc = self.switched()
+        items = self.d.get(f"/v1/traces/{doc['id']}/records?limit=10000")["items"]
+        turns = [x["seq"] for x in items if x["type"] == "tracer"]
+        for after, first in ((0, "function"), (turns[0] - 1, "function"), (turns[0], "function_graph"),
+                             (turns[1] - 1, "function_graph"), (turns[1], "function"),
+                             (items[-1]["seq"], "function")):
+            with self.d.stream(doc["id"], f"?after={after}", "text/plain") as s:
+                self.assertEqual(s.raw().decode().splitlines()[0], f"# tracer: {first}", (after, turns))
+
+    def test_recording_of_a_switched_trace(self):
+        doc = self.switched()
+        with self.d.stream(doc["id"], accept="application/vnd.hvftrace.recording") as s:
+            path = self.d.dir / "rec"
+            path.write_bytes(s.raw())
+        p = self.d.cli("report", path, "--format", "json")
+        items = [json.loads(x) for x in p.stdout.splitlines()]
+        self.assertEqual([x["seq"] for x in items[:-1]], list(range(1, doc["records"] + 1)), p.stderr)
+        self.assertEqual([x["tracer"] for x in items if x["type"] == "tracer"],
+                         ["function_graph", "function"])
+        p = self.d.cli("report", path)
+        self.check_switched(p.stdout.decode(), doc)
 
     def test_recording(self):
         self.d.attach()
@@ -253,7 +328,7 @@ class SlowAndRude(DaemonCase):
             t = self.d.trace(kind)
             self.d.stream(t, "?on_close=delete", "text/plain").close()
             until("it is gone", lambda t=t: self.d.request("GET", f"/v1/traces/{t}").status == 404)
-            self.assertEqual(self.d.get(f"/v1/guests/{kind}")["armed"], 0)
+            until("its sites are back", lambda k=kind: self.d.get(f"/v1/guests/{k}")["armed"] == 0)
 
     def test_deleted_under_a_stream(self):
         self.d.attach()

@@ -77,6 +77,101 @@ class Traces(DaemonCase):
         self.problem(self.d.request("POST", traces, {"tracer": "function"}), 409, "trace.limit")
         self.assertEqual(len(self.d.get("/v1/traces")["items"]), 1)
 
+    def test_options_of_function_graph(self):
+        self.d.attach()
+        asked = {"graph": ["vfs_read", "vfs_w*"], "graph_notrace": ["ext4_*"], "max_graph_depth": 3,
+                 "threshold_ns": 100000, "irqs": False, "sleep_time": False, "retval": True, "args": True,
+                 "switches": True}
+        t = self.d.trace(tracer="function_graph", filter=["vfs_*"], **asked)
+        self.assertEqual(self.d.engine(),
+                         "function_graph filter:vfs_* n_filter:1 n_notrace:0 graph:vfs_read graph:vfs_w* "
+                         "n_graph:2 graph_notrace:ext4_* n_graph_notrace:1 max_depth:3 threshold_ns:100000 "
+                         "no_irqs:1 no_sleep_time:1 retval:1 args:1 switches:1")
+        doc = self.d.get(f"/v1/traces/{t}")
+        self.assertEqual((doc["options"], doc["filter"]), (asked, ["vfs_*"]))
+        self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["options"], asked)
+        # only what was asked for is shown, also where it is what there is without asking
+        for asked in ({}, {"irqs": True}, {"threshold_ns": 0, "graph": []},
+                      {"sleep_time": True, "args": False}):
+            t = self.d.trace(tracer="function_graph", **asked)
+            self.assertIn(" n_graph:0 n_graph_notrace:0 max_depth:0 threshold_ns:0 no_irqs:0 no_sleep_time:0 "
+                          "retval:0 args:0 switches:0", self.d.engine())
+            self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["options"], asked)
+
+    def test_options_that_the_tracer_function_has_no_use_for(self):
+        self.d.attach()
+        traces = "/v1/guests/g/traces"
+        for name, value in (("graph", ["vfs_*"]), ("graph_notrace", ["vfs_*"]), ("max_graph_depth", 1),
+                            ("threshold_ns", 1), ("irqs", False), ("sleep_time", False), ("retval", True)):
+            p = self.problem(self.d.request("POST", traces, {"tracer": "function", name: value}), 400,
+                             "bad_request")
+            self.assertEqual(p["detail"], f"{name} is for the tracer function_graph")
+        self.assertEqual(self.d.get("/v1/traces")["items"], [])
+        t = self.d.trace(args=True, switches=True, irqs=True, threshold_ns=0, graph=[])
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["options"],
+                         {"args": True, "switches": True, "irqs": True, "threshold_ns": 0, "graph": []})
+
+    def test_20000_names(self):
+        self.d.attach()
+        names = ["*"] + [f"a_function_with_a_rather_long_name_that_the_compiler_split_{n}.constprop.0"
+                         for n in range(19999)]
+        t = self.d.trace(tracer="function_graph", filter=names)
+        self.assertIn(" n_filter:20000 ", self.d.engine())
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["filter"], names)
+        self.assertEqual(self.d.good("DELETE", f"/v1/traces/{t}")["filter"], names)
+        t = self.d.trace(tracer="function_graph", graph=names)
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["options"]["graph"], names)
+
+    def change(self, t, tracer):
+        return self.d.request("PATCH", f"/v1/traces/{t}", {"tracer": tracer})
+
+    def test_switched_while_it_runs(self):
+        self.d.attach()
+        t = self.d.trace(filter=["vfs_*"])
+        started = self.d.get(f"/v1/traces/{t}")
+        self.assertIsNone(started["graph"])
+        self.d.until_more(t)
+        for tracer in ("function_graph", "function_graph", "function", "function_graph", "function"):
+            doc = self.d.good("PATCH", f"/v1/traces/{t}", {"tracer": tracer})
+            self.assertEqual((doc["id"], doc["tracer"], doc["state"]), (t, tracer, "running"))
+            self.d.until_more(t)
+            doc = self.d.get(f"/v1/traces/{t}")
+            self.assertEqual((doc["tracer"], doc["started"]), (tracer, started["started"]))
+            self.assertGreater(doc["graph"]["entries"], 0)
+        self.assertEqual(self.d.get("/v1/guests/g")["armed"], started["functions"])
+        self.d.good("POST", f"/v1/traces/{t}/stop")
+        items = self.d.get(f"/v1/traces/{t}/records?limit=10000")["items"]
+        self.assertEqual([x["seq"] for x in items], list(range(1, len(items) + 1)))
+        kinds = [x.get("tracer", x["type"].split("_")[0]) for x in items]
+        self.assertEqual([a for a, b in zip(kinds, kinds[1:] + [None]) if a != b],
+                         ["function", "function_graph", "graph", "function", "function_graph", "graph",
+                          "function"])
+
+    def test_switches_that_are_refused(self):
+        self.d.attach("fake-dies")
+        self.problem(self.change("t1", "function"), 404, "not_found")
+        t = self.d.trace()
+        for body, where in (({}, "/tracer"), ({"tracer": "x"}, "/tracer"), ({"tracer": None}, "/tracer"),
+                            ({"tracer": "function", "state": "stopped"}, "/state")):
+            p = self.problem(self.d.request("PATCH", f"/v1/traces/{t}", body), 400, "bad_request")
+            self.assertEqual(self.pointers(p), [where])
+        self.problem(self.d.request("PATCH", f"/v1/traces/{t}", raw=b'{"tracer":"function"}',
+                                    headers={"Content-Type": "text/plain"}), 415, "unsupported_media_type")
+        until("it failed", lambda: self.d.get(f"/v1/traces/{t}")["state"] == "failed")
+        self.problem(self.change(t, "function_graph"), 409, "conflict")
+        self.d.attach(name="h")
+        t = self.d.trace("h")
+        self.d.good("POST", f"/v1/traces/{t}/stop")
+        p = self.problem(self.change(t, "function_graph"), 409, "conflict")
+        self.assertEqual(p["detail"], f"trace {t} is not running any more")
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["tracer"], "function")
+        self.d.good("DELETE", f"/v1/traces/{t}")
+        # what was asked of it would not be done any more
+        t = self.d.trace("h", tracer="function_graph", max_graph_depth=2)
+        p = self.problem(self.change(t, "function"), 400, "bad_request")
+        self.assertEqual(p["detail"], "max_graph_depth is for the tracer function_graph")
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["tracer"], "function_graph")
+
     def test_64_pids(self):
         self.d.attach()
         traces = "/v1/guests/g/traces"

@@ -85,15 +85,30 @@ static void fuzz_trace(const char *data, size_t len)
 		check_problem(r, &p);
 		return;
 	}
-	CHECK(b.doc && strcmp(b.tracer, "function") == 0);
+	CHECK(b.doc &&
+	      (strcmp(b.tracer, "function") == 0 || strcmp(b.tracer, "function_graph") == 0));
 	check_globs(b.filter, b.n_filter);
 	check_globs(b.notrace, b.n_notrace);
+	check_globs(b.graph, b.n_graph);
+	check_globs(b.graph_notrace, b.n_graph_notrace);
+	CHECK(b.max_graph_depth <= BODY_MAX_DEPTH && b.threshold_ns <= BODY_MAX_THRESHOLD);
 	CHECK(b.n_pids <= BODY_MAX_PIDS);
 	for (size_t i = 0; i < b.n_pids; i++)
 		CHECK(b.pids[i] >= 1 && b.pids[i] <= BODY_MAX_PID);
 	CHECK(!b.buffer_records ||
 	      (b.buffer_records >= BODY_MIN_BUFFER && b.buffer_records <= BODY_MAX_BUFFER));
 	body_trace_deinit(&b);
+}
+
+static void fuzz_change(const char *data, size_t len)
+{
+	struct problem p;
+	bool graph;
+	int r;
+
+	r = body_trace_change_parse(data, len, &graph, &p);
+	if (r < 0)
+		check_problem(r, &p);
 }
 
 static void fuzz_name(const char *data, size_t len)
@@ -113,7 +128,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
 	if (!size)
 		return 0;
-	switch (data[0] % 4) {
+	switch (data[0] % 5) {
 	case 0:
 		fuzz_guest(rest, size - 1);
 		break;
@@ -121,6 +136,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		fuzz_trace(rest, size - 1);
 		break;
 	case 2:
+		fuzz_change(rest, size - 1);
+		break;
+	case 3:
 		fuzz_name(rest, size - 1);
 		break;
 	default:

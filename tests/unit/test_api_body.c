@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -46,9 +47,67 @@ static void trace_has_defaults(void **state)
 	(void)state;
 	assert_int_equal(parse_trace("{\"tracer\":\"function\"}", &b, &p), 0);
 	assert_int_equal(b.n_filter + b.n_notrace + b.n_pids, 0);
+	assert_int_equal(b.n_graph + b.n_graph_notrace + b.max_graph_depth + b.threshold_ns, 0);
+	assert_true(b.irqs && b.sleep_time);
+	assert_false(b.retval || b.args || b.switches);
 	assert_false(b.overwrite);
 	assert_int_equal(b.buffer_records, 0);
 	body_trace_deinit(&b);
+}
+
+static void graph_options_are_read(void **state)
+{
+	struct body_trace b;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(
+		parse_trace("{\"tracer\":\"function_graph\",\"graph\":[\"vfs_read\",\"vfs_w*\"],"
+			    "\"graph_notrace\":[\"ext4_*\"],\"max_graph_depth\":65535,"
+			    "\"threshold_ns\":3600000000000,\"irqs\":false,\"sleep_time\":false,"
+			    "\"retval\":true,\"args\":true,\"switches\":true}",
+			    &b, &p),
+		0);
+	assert_int_equal(b.n_graph, 2);
+	assert_string_equal(b.graph[1], "vfs_w*");
+	assert_int_equal(b.n_graph_notrace, 1);
+	assert_string_equal(b.graph_notrace[0], "ext4_*");
+	assert_int_equal(b.max_graph_depth, 65535);
+	assert_int_equal(b.threshold_ns, 3600 * NSEC_PER_SEC);
+	assert_false(b.irqs || b.sleep_time);
+	assert_true(b.retval && b.args && b.switches);
+	body_trace_deinit(&b);
+}
+
+static void graph_options_are_judged(void **state)
+{
+	static const struct {
+		const char *member, *pointer, *detail;
+	} bad[] = {
+		{ "\"graph\":\"x\"", "/graph", "must be an array of strings" },
+		{ "\"graph_notrace\":[\"x\",2]", "/graph_notrace/1", "must be a string" },
+		{ "\"max_graph_depth\":65536", "/max_graph_depth", "must be 0 to 65535" },
+		{ "\"max_graph_depth\":4294967297", "/max_graph_depth", "must be 0 to 65535" },
+		{ "\"max_graph_depth\":2.0", "/max_graph_depth", "must be an integer" },
+		{ "\"threshold_ns\":-1", "/threshold_ns", "must be 0 to 3600000000000" },
+		{ "\"threshold_ns\":3600000000001", "/threshold_ns", "must be 0 to 3600000000000" },
+		{ "\"irqs\":1", "/irqs", "must be true or false" },
+		{ "\"sleep_time\":null", "/sleep_time", "must be true or false" },
+		{ "\"retval\":\"true\"", "/retval", "must be true or false" },
+		{ "\"args\":{}", "/args", "must be true or false" },
+	};
+	struct body_trace b;
+	struct problem p;
+	char text[128];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		snprintf(text, sizeof(text), "{\"tracer\":\"function_graph\",%s}", bad[i].member);
+		assert_int_equal(parse_trace(text, &b, &p), -EINVAL);
+		assert_int_equal(p.n_errors, 1);
+		assert_string_equal(p.errors[0].pointer, bad[i].pointer);
+		assert_string_equal(p.errors[0].detail, bad[i].detail);
+	}
 }
 
 static void at_most_so_many_faults_are_told(void **state)
@@ -66,6 +125,31 @@ static void at_most_so_many_faults_are_told(void **state)
 	assert_int_equal(p.n_errors, PROBLEM_MAX_ERRORS);
 	assert_string_equal(p.errors[0].pointer, "/a");
 	assert_string_equal(p.errors[0].detail, "no such member");
+}
+
+static void changes_are_read(void **state)
+{
+	static const char *const bad[] = { "{}",
+					   "[]",
+					   "",
+					   "{\"tracer\":1}",
+					   "{\"tracer\":\"x\"}",
+					   "{\"tracer\":\"function\",\"mode\":\"discard\"}" };
+	static const char on[] = "{\"tracer\":\"function_graph\"}";
+	static const char off[] = "{\"tracer\":\"function\"}";
+	struct problem p;
+	bool graph = false;
+
+	(void)state;
+	assert_int_equal(body_trace_change_parse(on, strlen(on), &graph, &p), 0);
+	assert_true(graph);
+	assert_int_equal(body_trace_change_parse(off, strlen(off), &graph, &p), 0);
+	assert_false(graph);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		assert_int_equal(body_trace_change_parse(bad[i], strlen(bad[i]), &graph, &p),
+				 -EINVAL);
+		assert_int_equal(p.status, 400);
+	}
 }
 
 static void a_duplicate_is_pointed_at(void **state)
@@ -111,7 +195,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(trace_is_read_whole),
 		cmocka_unit_test(trace_has_defaults),
+		cmocka_unit_test(graph_options_are_read),
+		cmocka_unit_test(graph_options_are_judged),
 		cmocka_unit_test(at_most_so_many_faults_are_told),
+		cmocka_unit_test(changes_are_read),
 		cmocka_unit_test(a_duplicate_is_pointed_at),
 		cmocka_unit_test(bytes_past_the_end_do_not_count),
 		cmocka_unit_test(empty_is_nothing_or_an_empty_object),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/* api/cli_text.c and api/cli_scan.c: words, numbers, and QEMU's command lines. */
+/* api/cli_text.c, api/cli_names.c, api/cli_scan.c: words, numbers, files of names, and QEMU's command lines. */
 #include "api/cli.h"
+#include "api/cli_names.h"
 #include "api/cli_scan.h"
 
 #include <setjmp.h>
@@ -28,6 +29,8 @@ static void durations(void **state)
 	(void)state;
 	assert_true(cli_duration("10", &ns) && ns == 10 * NSEC_PER_SEC);
 	assert_true(cli_duration("500ms", &ns) && ns == 500 * NSEC_PER_MSEC);
+	assert_true(cli_duration("50us", &ns) && ns == 50000);
+	assert_true(cli_duration("7ns", &ns) && ns == 7);
 	assert_true(cli_duration("2m", &ns) && ns == 120 * NSEC_PER_SEC);
 	assert_true(cli_duration("1h", &ns) && ns == 3600 * NSEC_PER_SEC);
 	assert_false(cli_duration("", &ns));
@@ -36,6 +39,9 @@ static void durations(void **state)
 	assert_false(cli_duration(" 1", &ns));
 	assert_false(cli_duration("1 s", &ns));
 	assert_false(cli_duration("1.5", &ns));
+	assert_false(cli_duration("5u", &ns));
+	assert_false(cli_duration("5uss", &ns));
+	assert_false(cli_duration("0us", &ns));
 	assert_false(cli_duration("99999999999999999999", &ns));
 	assert_false(cli_duration("18446744073709551615h", &ns));
 }
@@ -78,6 +84,102 @@ static void terminals_are_left_alone(void **state)
 	cli_text(f, "a\x1b[31m\n\x7f\xc2\x9b\xc3\xa4z");
 	fclose(f);
 	assert_string_equal(buf, "a?[31m???\xc3\xa4z");
+}
+
+static void lines_of_names(void **state)
+{
+	static const struct {
+		const char *line, *glob; /* NULL: none is taken */
+	} lines[] = {
+		{ "vfs_read\n", "vfs_read" },
+		{ "  vfs_*\t\r\n", "vfs_*" },
+		{ ":mod:ext4", ":mod:ext4" },
+		{ "[a-z]*_read", "[a-z]*_read" },
+		{ "", "" },
+		{ "\n", "" },
+		{ " \t\r\n", "" },
+		{ "# all of them\n", "" },
+		{ "  #vfs_read", "" },
+		{ "vfs_read # why\n", "vfs_read" },
+		{ "a#b\n", "a#b" },
+		{ "ext4_sync [ext4]\n", "ext4_sync:mod:ext4" },
+		{ "ext4_sync\t[ext4]  # why\n", "ext4_sync:mod:ext4" },
+		{ "ext4_sync (disabled)\n", "ext4_sync" },
+		{ "ext4_sync [ext4] (in use by the guest)\n", "ext4_sync:mod:ext4" },
+		{ "vfs_read vfs_write\n", NULL },
+		{ "vfs_read []\n", NULL },
+		{ "vfs_read [ext4\n", NULL },
+		{ "vfs_read [ext4]x\n", NULL },
+		{ "vfs_read (disabled\n", NULL },
+		{ "vfs_read [a] [b]\n", NULL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(lines); i++) {
+		char line[128], *glob;
+		const char *why = NULL;
+
+		strcpy(line, lines[i].line);
+		glob = cli_names_glob(line, &why);
+		if (!lines[i].glob) {
+			assert_null(glob);
+			assert_string_equal(why, "a line is one glob, or NAME [MODULE]");
+			continue;
+		}
+		assert_non_null(glob);
+		assert_string_equal(glob, lines[i].glob);
+		free(glob);
+	}
+}
+
+static void long_lines_of_names(void **state)
+{
+	char line[600];
+	const char *why = NULL;
+	char *glob;
+
+	(void)state;
+	memset(line, 'x', sizeof(line));
+	strcpy(line + 511, "\n");
+	glob = cli_names_glob(line, &why);
+	assert_non_null(glob);
+	assert_int_equal(strlen(glob), 511);
+	free(glob);
+	memset(line, 'x', sizeof(line));
+	strcpy(line + 512, "\n");
+	assert_null(cli_names_glob(line, &why));
+	assert_string_equal(why, "a glob has at most 511 bytes");
+}
+
+static int read_names(const char *text, size_t len, json_t *globs, json_t *origins)
+{
+	FILE *f = fmemopen((void *)(uintptr_t)text, len, "r");
+	int r;
+
+	assert_non_null(f);
+	r = cli_names_read(f, "names", globs, origins);
+	fclose(f);
+	return r;
+}
+
+static void files_of_names(void **state)
+{
+	static const char good[] = "# two\nvfs_read\n\n tcp_* [net]\nvfs_read";
+	static const char *const bad[] = { "# none\n\n", "a b\n", "ok\n\xff\n" };
+	json_t *globs = json_array(), *origins = json_object();
+
+	(void)state;
+	assert_int_equal(read_names(good, strlen(good), globs, origins), CLI_OK);
+	assert_int_equal(json_array_size(globs), 3);
+	assert_string_equal(json_string_value(json_array_get(globs, 1)), "tcp_*:mod:net");
+	assert_string_equal(json_string_value(json_object_get(origins, "vfs_read")), "names:2");
+	assert_string_equal(json_string_value(json_object_get(origins, "tcp_*:mod:net")),
+			    "names:4");
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+		assert_int_equal(read_names(bad[i], strlen(bad[i]), globs, origins), CLI_FAILED);
+	assert_int_equal(read_names("a\0b\n", 4, globs, origins), CLI_FAILED);
+	json_decref(globs);
+	json_decref(origins);
 }
 
 /* "a|b|c" stands for three arguments. */
@@ -208,10 +310,11 @@ static void a_host(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(durations),     cmocka_unit_test(sizes),
-		cmocka_unit_test(near_words),    cmocka_unit_test(terminals_are_left_alone),
-		cmocka_unit_test(command_lines), cmocka_unit_test(other_command_lines),
-		cmocka_unit_test(a_host),
+		cmocka_unit_test(durations),      cmocka_unit_test(sizes),
+		cmocka_unit_test(near_words),     cmocka_unit_test(terminals_are_left_alone),
+		cmocka_unit_test(command_lines),  cmocka_unit_test(other_command_lines),
+		cmocka_unit_test(a_host),         cmocka_unit_test(lines_of_names),
+		cmocka_unit_test(files_of_names), cmocka_unit_test(long_lines_of_names),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Options of trace, record and profile. See cli_options.h. */
+#include "api/cli_options.h"
+
+#include "api/cli_names.h"
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Members of the request that -p function has no use for, and the options that set them. */
+static const struct graph_option {
+	const char *key, *option;
+} graph_options[] = {
+	{ "graph", "-g" },
+	{ "graph_notrace", "--graph-notrace" },
+	{ "max_graph_depth", "--max-graph-depth" },
+	{ "threshold_ns", "--threshold" },
+	{ "irqs", "--no-irqs" },
+	{ "sleep_time", "--no-sleep-time" },
+	{ "retval", "--retval" },
+};
+
+void trace_args_init(struct trace_args *a, const char *tracer)
+{
+	*a = (struct trace_args){ .format = "text",
+				  .sort = "total",
+				  .body = json_pack("{s:s}", "tracer", tracer),
+				  .origins = json_object() };
+}
+
+void trace_args_deinit(struct trace_args *a)
+{
+	json_decref(a->body);
+	json_decref(a->origins);
+	*a = (struct trace_args){ 0 };
+}
+
+/* The list @key of the request; made when it is not there. */
+static json_t *list_of(json_t *body, const char *key)
+{
+	if (!json_object_get(body, key))
+		json_object_set_new(body, key, json_array());
+	return json_object_get(body, key);
+}
+
+/* A glob, or with @FILE those in it. */
+static int add_globs(const char *verb, struct trace_args *a, const char *key, const char *arg)
+{
+	json_t *list = list_of(a->body, key);
+	int status;
+
+	if (*arg == '@' && !arg[1])
+		return cli_usage(verb, "@ is followed by the name of a file, or by - for standard "
+				       "input");
+	if (*arg == '@') {
+		status = cli_names_file(arg + 1, list, a->origins);
+		return status == CLI_OK ? -1 : status;
+	}
+	return json_array_append_new(list, json_string(arg))
+		       ? cli_usage(verb, "\"%s\" is not UTF-8", arg)
+		       : -1;
+}
+
+static bool whole_number(const char *text, long *ret)
+{
+	char *end;
+
+	errno = 0;
+	*ret = strtol(text, &end, 10);
+	return *text >= '0' && *text <= '9' && !*end && !errno;
+}
+
+static int add_pid(const char *verb, json_t *body, const char *text)
+{
+	long pid;
+
+	if (!whole_number(text, &pid) || pid < 1)
+		return cli_usage(verb, "-P takes a pid of the guest, not \"%s\"", text);
+	json_array_append_new(list_of(body, "pids"), json_integer(pid));
+	return -1;
+}
+
+static int set_tracer(const char *verb, json_t *body, const char *tracer)
+{
+	if (strcmp(tracer, "function") != 0 && strcmp(tracer, "function_graph") != 0)
+		return cli_usage(verb, "-p takes function or function_graph, not \"%s\"", tracer);
+	json_object_set_new(body, "tracer", json_string(tracer));
+	return -1;
+}
+
+static int set_depth(const char *verb, json_t *body, const char *text)
+{
+	long depth;
+
+	if (!whole_number(text, &depth))
+		return cli_usage(
+			verb, "--max-graph-depth takes a number of levels, 0 for all, not \"%s\"",
+			text);
+	json_object_set_new(body, "max_graph_depth", json_integer(depth));
+	return -1;
+}
+
+/* Without a unit it would be seconds here and microseconds in tracing_thresh: so there must be one. */
+static int set_threshold(const char *verb, json_t *body, const char *text)
+{
+	u64 ns;
+
+	if (!cli_duration(text, &ns) || ns > INT64_MAX || !text[strspn(text, "0123456789")])
+		return cli_usage(
+			verb,
+			"--threshold takes a time with its unit, as 50us, 2ms or 1s, not \"%s\"",
+			text);
+	json_object_set_new(body, "threshold_ns", json_integer((json_int_t)ns));
+	return -1;
+}
+
+static int set_bool(json_t *body, const char *key, bool value)
+{
+	return json_object_set_new(body, key, json_boolean(value)) ? cli_fail("out of memory") : -1;
+}
+
+/* What the request has a member for. Return: as trace_args_parse(); -2 when @opt is none of it. */
+static int take_request_option(const char *verb, int opt, struct trace_args *a)
+{
+	switch (opt) {
+	case 'p':
+		return set_tracer(verb, a->body, optarg);
+	case 'l':
+		return add_globs(verb, a, "filter", optarg);
+	case 'n':
+		return add_globs(verb, a, "notrace", optarg);
+	case 'g':
+		return add_globs(verb, a, "graph", optarg);
+	case OPT_GRAPH_NOTRACE:
+		return add_globs(verb, a, "graph_notrace", optarg);
+	case 'P':
+		return add_pid(verb, a->body, optarg);
+	case OPT_MAX_DEPTH:
+		return set_depth(verb, a->body, optarg);
+	case OPT_THRESHOLD:
+		return set_threshold(verb, a->body, optarg);
+	case OPT_NO_IRQS:
+		return set_bool(a->body, "irqs", false);
+	case OPT_NO_SLEEP_TIME:
+		return set_bool(a->body, "sleep_time", false);
+	case OPT_RETVAL:
+		return set_bool(a->body, "retval", true);
+	case OPT_ARGS:
+		return set_bool(a->body, "args", true);
+	case OPT_SWITCHES:
+		return set_bool(a->body, "switches", true);
+	default:
+		return -2;
+	}
+}
+
+/* One option. Return: as trace_args_parse(). */
+static int take_option(struct cli *c, const char *verb, int opt, struct trace_args *a)
+{
+	int r = take_request_option(verb, opt, a);
+
+	if (r != -2)
+		return r;
+	switch (opt) {
+	case OPT_DURATION:
+		if (!cli_duration(optarg, &a->duration_ns))
+			return cli_usage(verb,
+					 "--duration takes 10, 10s, 500ms, 2m or 1h, not \"%s\"",
+					 optarg);
+		return -1;
+	case OPT_FORMAT:
+		a->format = optarg;
+		if (strcmp(optarg, "text") != 0 && strcmp(optarg, "json") != 0)
+			return cli_usage(verb, "--format takes text or json, not \"%s\"", optarg);
+		return -1;
+	case 'o':
+		a->output = optarg;
+		return -1;
+	case OPT_SORT:
+		a->sort = optarg;
+		return cli_profile_key(optarg)
+			       ? -1
+			       : cli_usage(verb, "--sort takes " CLI_PROFILE_KEYS ", not \"%s\"",
+					   optarg);
+	default:
+		return cli_common_option(c, verb, opt, optarg);
+	}
+}
+
+/* Do the options go together? */
+static int check(const char *verb, const struct trace_args *a)
+{
+	const char *tracer = json_string_value(json_object_get(a->body, "tracer"));
+
+	if (!tracer || strcmp(tracer, "function") != 0)
+		return -1;
+	for (size_t i = 0; i < ARRAY_SIZE(graph_options); i++) {
+		if (json_object_get(a->body, graph_options[i].key))
+			return cli_usage(verb, "%s needs -p function_graph",
+					 graph_options[i].option);
+	}
+	return -1;
+}
+
+int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
+		     const struct option *longs, struct trace_args *a)
+{
+	int opt, r;
+
+	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+		r = take_option(c, argv[0], opt, a);
+		if (r != -1)
+			return r;
+	}
+	if (optind == argc)
+		return cli_usage(argv[0], "which guest?");
+	if (argc - optind > 1)
+		return cli_usage(argv[0], "what is \"%s\"? Functions are given with -l",
+				 argv[optind + 1]);
+	a->guest = argv[optind];
+	return check(argv[0], a);
+}
+
+void trace_args_blame(const struct trace_args *a, const struct cli_reply *refusal)
+{
+	const char *detail = json_string_value(json_object_get(refusal->doc, "detail"));
+	const char *glob;
+	char quoted[600];
+	json_t *origin;
+
+	if (!detail || strcmp(cli_reply_code(refusal), "filter.no_match") != 0)
+		return;
+	json_object_foreach(a->origins, glob, origin)
+	{
+		snprintf(quoted, sizeof(quoted), "\"%s\"", glob);
+		if (!strstr(detail, quoted))
+			continue;
+		json_object_set_new(refusal->doc, "detail",
+				    json_sprintf("%s: %s", json_string_value(origin), detail));
+		return;
+	}
+}

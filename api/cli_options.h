@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The options of trace, record and profile, and the request that they make. */
+#ifndef API_CLI_OPTIONS_H
+#define API_CLI_OPTIONS_H
+
+#include "api/cli.h"
+
+#include <getopt.h>
+
+struct trace_args {
+	const char *guest;
+	const char *format; /* "text" or "json" */
+	const char *output; /* FILE, or NULL */
+	const char *sort; /* of profile */
+	u64 duration_ns;
+	json_t *body; /* of the request that starts the trace */
+	json_t *origins; /* globs that files gave: "FILE:LINE" of each */
+};
+
+enum {
+	OPT_DURATION = 256 + 1, /* above every letter */
+	OPT_FORMAT,
+	OPT_SORT,
+	OPT_GRAPH_NOTRACE,
+	OPT_MAX_DEPTH,
+	OPT_THRESHOLD,
+	OPT_NO_IRQS,
+	OPT_NO_SLEEP_TIME,
+	OPT_RETVAL,
+	OPT_ARGS,
+	OPT_SWITCHES,
+};
+
+/* For getopt_long(): what the three verbs have in common. */
+#define TRACE_SHORT "l:n:P:g:" CLI_COMMON_SHORT
+/* clang-format off: a table */
+#define TRACE_LONG                                                               \
+	{ "duration", required_argument, NULL, OPT_DURATION },                   \
+		{ "graph-notrace", required_argument, NULL, OPT_GRAPH_NOTRACE }, \
+		{ "max-graph-depth", required_argument, NULL, OPT_MAX_DEPTH },   \
+		{ "threshold", required_argument, NULL, OPT_THRESHOLD },         \
+		{ "no-irqs", no_argument, NULL, OPT_NO_IRQS },                   \
+		{ "no-sleep-time", no_argument, NULL, OPT_NO_SLEEP_TIME },       \
+		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
+		{ "args", no_argument, NULL, OPT_ARGS },                         \
+		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
+/* clang-format on */
+
+/** trace_args_init - for a verb whose tracer is @tracer unless -p says otherwise */
+void trace_args_init(struct trace_args *a, const char *tracer);
+void trace_args_deinit(struct trace_args *a);
+
+/** trace_args_parse - Return: -1 to go on, or the exit status (or CLI_HELP_SHOWN) */
+int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
+		     const struct option *longs, struct trace_args *a);
+
+/** trace_args_blame - say in a refusal where the glob that matches nothing came from */
+void trace_args_blame(const struct trace_args *a, const struct cli_reply *refusal);
+
+#endif
