@@ -203,7 +203,7 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 		rec->has_depth = true;
 		rec->depth = (u16)MIN(w[1], (u64)UINT16_MAX);
 		return;
-	default: /* AGENT_DATA_STACK, or of a later agent */
+	default: /* of a later agent */
 		return;
 	}
 }

@@ -43,7 +43,7 @@ static void data_goes_with_its_record(void **state)
 	write_data(at + 2, 200, AGENT_DATA_DEPTH, 70000);
 	at = reserve_call(1);
 	write_call(at, AGENT_REC_FUNCTION, 300);
-	write_data(at + 1, 300, AGENT_DATA_STACK, 5); /* not for us */
+	write_data(at + 1, 300, 0x700, 5); /* of a later agent */
 	write_record(cpu->head++, 400, 0xffffffffull << 32 | 9, low36(AGENT_REC_SWITCH, 8, 0));
 	drain_at(0, RING_DATA);
 	assert_int_equal(n, 4);
