@@ -263,6 +263,8 @@ static void never_returned(void **state)
 	(void)state;
 	open_rig(64, SLOTS);
 	rig_body(&rig, OUTER, never_return);
+	for (u32 f = 0; f < rig.hdr->nr_frames; f++)
+		rig.frames[f].state = AGENT_FRAME_TASK | AGENT_FRAME_QUIET;
 	for (u32 round = 1; round <= 200; round++) {
 		if (setjmp(away) == 0)
 			rig_call(&rig, OUTER);
@@ -273,6 +275,7 @@ static void never_returned(void **state)
 			assert_true(rig.frames[f].owner == (u64)(uintptr_t)&rig.task[0]);
 			assert_int_equal(rig.frames[f].start_time, 1000);
 			assert_int_equal(rig.frames[f].pid, 100);
+			assert_int_equal(rig.frames[f].state, 0); /* whatever it was */
 			reclaim(f);
 		}
 	}

@@ -81,6 +81,9 @@ static void symbols_are_what_they_say(void **state)
 	assert_true(b->function_trace_call > b->ftrace_stub);
 	assert_true(b->function_trace_call < b->text_bytes);
 	assert_true(b->ftrace_caller <= b->ftrace_call);
+	assert_true(b->function_full_call > b->function_trace_call);
+	assert_true(b->graph_full_caller > b->ftrace_graph_caller);
+	assert_true(b->graph_full_caller < b->text_bytes && b->function_full_call < b->text_bytes);
 }
 
 /*
@@ -111,6 +114,13 @@ static void shared_words_are_locked(void **state)
 			n++;
 		}
 		assert_true(n > 0);
+	}
+	/* with any register: what the compiler made of the C too */
+	for (agent_u32 i = 2; i + 2 <= b->text_bytes; i++) {
+		const agent_u8 *p = b->text + i;
+
+		if (p[0] == 0x0f && (p[1] == 0xb1 || p[1] == 0xc1) && (p[-1] & 0xf8) == 0x48)
+			assert_int_equal(p[-2], 0xf0);
 	}
 }
 
@@ -247,6 +257,43 @@ static void layout_has_bounds(void **state)
 	}
 }
 
+/* Either table may be missing; else it is a power of two, and lies behind the rest. */
+static void tables_have_bounds(void **state)
+{
+	static const struct {
+		agent_u32 sites, tasks;
+		int r;
+	} cases[] = {
+		{ 0, 0, 0 },
+		{ 64, 0, 0 },
+		{ 0, 8, 0 },
+		{ 131072, 32768, 0 },
+		{ 32, 8, -EINVAL },
+		{ 96, 8, -EINVAL },
+		{ 64, 4, -EINVAL },
+		{ 64, 24, -EINVAL },
+		{ 1u << 25, 8, -EINVAL },
+		{ 64, 1u << 21, -EINVAL },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct agent_header h = header();
+
+		h.site_slots = cases[i].sites;
+		h.task_slots = cases[i].tasks;
+		assert_int_equal(agent_layout(&h), cases[i].r);
+		if (cases[i].r)
+			continue;
+		assert_true(h.sites_off == h.reclaim_off + h.nr_frames * 4ull);
+		assert_true(h.tasks_off == h.sites_off + h.site_slots * 8ull);
+		assert_int_equal(h.tasks_off % 64, 0); /* a bucket is one cache line */
+		assert_true(agent_data_bytes(&h) >= h.tasks_off + h.task_slots * 8ull);
+		h.tasks_off += 64;
+		assert_int_equal(link_with(&h, values()), -EINVAL);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +304,7 @@ int main(void)
 		cmocka_unit_test(out_of_reach),
 		cmocka_unit_test(nonsense_is_refused),
 		cmocka_unit_test(layout_has_bounds),
+		cmocka_unit_test(tables_have_bounds),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

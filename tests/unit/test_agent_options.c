@@ -396,9 +396,12 @@ static void switches(void **state)
 		assert_int_equal(seen.v[0].w1, 105);
 		assert_int_equal(seen.v[0].n_data, 0);
 		rig_run(&rig, 0, 3);
+		switch_from(A, 4);
+		assert_string_equal(tree(), "!");
 		switch_from(B, 2);
 		rig_call(&rig, C);
 		assert_string_equal(tree(), graph ? "!BbCc" : "!B?C?");
+		assert_int_equal(seen.v[1].rec.pid, 103);
 		assert_int_equal(seen.v[0].rec.pid, 103);
 		assert_int_equal(seen.v[0].w1, 102);
 		close_quiet();

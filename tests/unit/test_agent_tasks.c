@@ -40,25 +40,25 @@ static void never_return(void)
 /* A call that the task that runs leaves without a return; further in than what is called later. */
 static void get_stuck(void)
 {
-	volatile u8 room[2000];
+	u8 room[1200];
 
-	room[0] = 0;
+	__asm__ volatile("" : : "r"(room) : "memory"); /* all of it is used */
 	if (setjmp(away) == 0)
 		rig_call(&rig, STUCK);
-	room[1] = room[0];
+	__asm__ volatile("" : : "r"(room) : "memory");
 }
 
 /* What the agent knows of a stack it knows of one page: @fn has the upper part of one. */
 static void in_one_page(void (*fn)(void))
 {
-	volatile u8 room[200];
+	u8 room[100];
 
-	room[0] = 0;
-	if (((uintptr_t)room & 4095) > 3400)
+	__asm__ volatile("" : : "r"(room) : "memory"); /* all of it is used */
+	if (((uintptr_t)room & 4095) > 3500)
 		fn();
 	else
 		in_one_page(fn);
-	room[1] = room[0];
+	__asm__ volatile("" : : "r"(room) : "memory");
 }
 
 static void open_rig(struct rig_opts o)
