@@ -66,7 +66,7 @@ struct drain {
 	struct sleeps *sleeps; /* NULL: durations are as they are */
 	atomic_bool graph;
 	enum turn turn;
-	bool turn_told;
+	bool turn_told, turn_done;
 	u64 turn_round;
 };
 
@@ -398,8 +398,19 @@ void drain_expect_graph(struct drain *d)
 void drain_turn(struct drain *d, bool graph)
 {
 	d->turn = graph ? TURN_TO_GRAPH : TURN_TO_FUNCTION;
-	d->turn_told = false;
+	d->turn_told = d->turn_done = false;
+}
+
+void drain_turned(struct drain *d, bool done)
+{
+	d->turn_done = done;
 	d->turn_round = d->round;
+	if (done)
+		return;
+	d->turn = d->turn == TURN_TO_GRAPH ? TURN_TO_FUNCTION : TURN_TO_GRAPH;
+	if (d->turn_told)
+		tell_turn(d);
+	d->turn = TURN_NONE;
 }
 
 bool drain_turning(const struct drain *d)
@@ -409,13 +420,14 @@ bool drain_turning(const struct drain *d)
 
 static void end_turn(struct drain *d)
 {
-	if (!d->turn)
+	if (!d->turn_done)
 		return;
 	if (!d->turn_told)
 		tell_turn(d);
 	if (d->turn == TURN_TO_FUNCTION)
 		calls_clear(d->calls);
 	d->turn = TURN_NONE;
+	d->turn_done = false;
 }
 
 int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *more_ret, struct err *err)

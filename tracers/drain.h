@@ -89,13 +89,20 @@ must_check int drain_never(struct drain *d, u32 pid, u64 ip, u64 parent, u64 tsc
 void drain_expect_graph(struct drain *d);
 
 /**
- * drain_turn - the agent was turned over to function_graph, or back
+ * drain_turn - the agent is about to be turned over to function_graph, or back
  *
  * A TRACE_TRACER goes into the stream: before the first entry or return; the other way, before the
- * first function's record, or once all that was recorded before this call was handed on. By then calls
- * that were open are taken for gone, as returns are not followed any more.
+ * first function's record. (Where the agent ran out of frames just before, a call that was not followed
+ * is taken for that.) If there is none, once all that was recorded before drain_turned() was handed on.
  */
 void drain_turn(struct drain *d, bool graph);
+/**
+ * drain_turned - it was, or, not @done, it was not and all is as before
+ *
+ * When all that was recorded before this call is handed on, calls that are open are taken for gone if
+ * returns are not followed any more.
+ */
+void drain_turned(struct drain *d, bool done);
 /** drain_turning - is what drain_turn() began not over yet? */
 bool drain_turning(const struct drain *d);
 

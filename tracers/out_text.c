@@ -89,7 +89,8 @@ char *fmt_printable(char *p, const char *s, size_t len)
 
 static char *add_task(char *p, const struct trace_record *r)
 {
-	const char *comm = r->pid ? r->comm : "<idle>"; /* trace.c __trace_find_cmdline() */
+	static const char idle[TRACE_COMM_LEN + 1] = "<idle>"; /* trace.c __trace_find_cmdline() */
+	const char *comm = r->pid ? r->comm : idle;
 	size_t len = strnlen(comm, TRACE_COMM_LEN), digits = fmt_digits(r->pid);
 
 	p = fmt_pad(p, ' ', COMM_WIDTH - len);

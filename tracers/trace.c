@@ -241,6 +241,7 @@ static int stop_trace(struct trace *t, struct err *err)
 	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
 	end_thread(t);
+	trace_pass_unreturned(t, &t->turn_late);
 	trace_pass_unreturned(t, &t->late);
 	if (rc) /* nothing is left to disarm */
 		trace_failed(t, err);
@@ -298,48 +299,59 @@ static int turn_guest(struct trace *t, bool on, struct unreturned *late, struct 
 	return rc;
 }
 
-/* Until the thread has handed on all that was recorded before. */
-static int wait_turn(struct trace *t, struct err *err)
+/* Ask the thread for @turn and wait until it says @want; t->lock held. false: it does not. */
+static bool ask_thread(struct trace *t, enum trace_turn turn, enum trace_turn want)
 {
 	u64 deadline = clock_ns(CLOCK_MONOTONIC) + TURN_WAIT_NS;
 	struct timespec until = { (time_t)(deadline / NSEC_PER_SEC),
 				  (long)(deadline % NSEC_PER_SEC) };
 	int rc = 0;
 
-	while (t->turn && !t->thread_ended && !rc)
+	t->turn = turn;
+	while (t->turn != want && !t->thread_ended && !rc)
 		rc = pthread_cond_timedwait(&t->turned, &t->lock, &until);
-	if (!t->turn)
-		return 0;
-	return err_set(err, -ETIMEDOUT, ERR_CONFLICT, 0,
-		       "the tracer was changed, but its records are not all read yet");
+	return t->turn == want;
 }
 
-static int turn(struct trace *t, bool on, struct err *err)
+static int may_turn(const struct trace *t, struct err *err)
 {
-	struct unreturned late = { 0 };
-	int rc;
-
 	if (!t->armed)
 		return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped");
 	if (t->needs_graph)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "the trace has options of function_graph");
-	if (t->graph == on)
-		return 0;
+	return 0;
+}
+
+/* The thread is told before and after: the first record of the other kind may come in between. */
+static int turn(struct trace *t, bool on, struct err *err)
+{
+	enum trace_turn begin = on ? TRACE_TURN_GRAPH : TRACE_TURN_FUNCTION;
+	struct unreturned late = { 0 };
+	bool taken;
+	int rc;
+
+	pthread_mutex_lock(&t->lock);
+	taken = ask_thread(t, begin, TRACE_TURN_TAKEN);
+	if (!taken)
+		t->turn = TRACE_TURN_NONE;
+	pthread_mutex_unlock(&t->lock);
+	if (!taken)
+		return err_set(err, -ETIMEDOUT, ERR_CONFLICT, 0,
+			       "the trace's thread does not answer; the tracer was not changed");
 	rc = turn_guest(t, on, &late, err);
 	pthread_mutex_lock(&t->lock);
+	free(t->turn_late.call);
+	t->turn_late = late;
 	if (!rc) {
 		t->graph = on;
 		t->ever_graph |= on;
 		t->info.tracer = tracers[on];
-		t->turn = on ? TRACE_TURN_GRAPH : TRACE_TURN_FUNCTION;
-		t->turn_late = late;
-		late = (struct unreturned){ 0 };
-		pthread_cond_signal(&t->wake);
-		rc = wait_turn(t, err);
 	}
+	if (!ask_thread(t, rc ? TRACE_TURN_FAILED : TRACE_TURN_DONE, TRACE_TURN_NONE) && !rc)
+		rc = err_set(err, -ETIMEDOUT, ERR_CONFLICT, 0,
+			     "the tracer was changed, but its records are not all read yet");
 	pthread_mutex_unlock(&t->lock);
-	free(late.call);
 	return rc;
 }
 
@@ -348,7 +360,9 @@ int trace_set_graph(struct trace *t, bool on, struct err *err)
 	int rc;
 
 	pthread_mutex_lock(&t->control);
-	rc = turn(t, on, err);
+	rc = may_turn(t, err);
+	if (!rc && t->graph != on)
+		rc = turn(t, on, err);
 	pthread_mutex_unlock(&t->control);
 	return rc;
 }

@@ -20,12 +20,15 @@ struct unreturned {
 	size_t n, cap;
 };
 
-/* What trace_set_graph() did, as far as the thread has taken it. */
+/* What trace_set_graph() is at, as the trace's thread has to know it. */
 enum trace_turn {
 	TRACE_TURN_NONE,
-	TRACE_TURN_GRAPH,
+	TRACE_TURN_GRAPH, /* about to; for the thread to take */
 	TRACE_TURN_FUNCTION,
-	TRACE_TURNING, /* it has: until all that was recorded before is handed on */
+	TRACE_TURN_TAKEN, /* the guest's turn */
+	TRACE_TURN_DONE, /* for the thread to take */
+	TRACE_TURN_FAILED,
+	TRACE_TURN_ENDS, /* until all that was recorded before is handed on */
 };
 
 struct trace {
@@ -53,7 +56,7 @@ struct trace {
 	bool stop;
 	struct trace_info info;
 	enum trace_turn turn;
-	pthread_cond_t turned; /* it is TRACE_TURN_NONE, or the thread has ended */
+	pthread_cond_t turned; /* the thread has set turn, or has ended */
 	bool thread_ended;
 	struct unreturned turn_late; /* found before returns were given up */
 	void (*notify)(void *arg);

@@ -159,26 +159,39 @@ void trace_failed(struct trace *t, const struct err *err)
 	pthread_mutex_unlock(&t->lock);
 }
 
-/* What trace_set_graph() wants of this thread. */
+/* What @turn asks of this thread; what it is then. */
+static enum trace_turn turn_step(struct trace *t, enum trace_turn turn, struct unreturned *late)
+{
+	switch (turn) {
+	case TRACE_TURN_GRAPH:
+	case TRACE_TURN_FUNCTION:
+		drain_turn(t->drain, turn == TRACE_TURN_GRAPH);
+		return TRACE_TURN_TAKEN;
+	case TRACE_TURN_DONE:
+	case TRACE_TURN_FAILED:
+		*late = t->turn_late;
+		t->turn_late = (struct unreturned){ 0 };
+		drain_turned(t->drain, turn == TRACE_TURN_DONE);
+		return TRACE_TURN_ENDS;
+	case TRACE_TURN_ENDS:
+		return drain_turning(t->drain) ? turn : TRACE_TURN_NONE;
+	default:
+		return turn;
+	}
+}
+
 static void take_turn(struct trace *t)
 {
 	struct unreturned late = { 0 };
-	enum trace_turn turn;
+	enum trace_turn next;
 
 	pthread_mutex_lock(&t->lock);
-	turn = t->turn;
-	if (turn == TRACE_TURN_GRAPH || turn == TRACE_TURN_FUNCTION) {
-		late = t->turn_late;
-		t->turn_late = (struct unreturned){ 0 };
-		t->turn = TRACE_TURNING;
-	} else if (turn == TRACE_TURNING && !drain_turning(t->drain)) {
-		t->turn = TRACE_TURN_NONE;
+	next = turn_step(t, t->turn, &late);
+	if (next != t->turn)
 		pthread_cond_broadcast(&t->turned);
-	}
+	t->turn = next;
 	pthread_mutex_unlock(&t->lock);
 	trace_pass_unreturned(t, &late);
-	if (turn == TRACE_TURN_GRAPH || turn == TRACE_TURN_FUNCTION)
-		drain_turn(t->drain, turn == TRACE_TURN_GRAPH);
 }
 
 /* false when it is time to end */

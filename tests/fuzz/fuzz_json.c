@@ -30,6 +30,23 @@ static bool input_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return true;
 }
 
+/* Every kind, size and place of a parameter, all called like the function. */
+static bool input_func(void *arg, u64 ip, struct kernel_func *ret)
+{
+	*ret = (struct kernel_func){ .n_params = ip % (KERNEL_FUNC_MAX_PARAMS + 1) };
+	ret->ret =
+		(struct kernel_val){ .name = "", .type = arg, .size = (u8)(ip >> 1), .reg = 0xff };
+	ret->ret.kind = (ip >> 7) % (KERNEL_VAL_OTHER + 1);
+	for (u32 i = 0; i < ret->n_params; i++) {
+		u32 bits = (u32)(ip >> (i % 8 * 8)) * (i + 1);
+
+		ret->params[i] = (struct kernel_val){ .name = arg, .type = arg, .size = (u8)bits };
+		ret->params[i].reg = bits & 1 ? 0xff : (u8)(bits >> 1) % TRACE_MAX_ARGS;
+		ret->params[i].kind = (bits >> 5) % (KERNEL_VAL_OTHER + 1);
+	}
+	return ip & 8;
+}
+
 static void check_line(const struct buf *b)
 {
 	json_t *obj = json_loadb(b->data, b->len, JSON_REJECT_DUPLICATES, NULL);
@@ -42,7 +59,7 @@ static void check_line(const struct buf *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct cursor c = cursor_init(data, size);
-	struct output_names names = { .sym = input_sym, .arg = NULL };
+	struct output_names names = { .sym = input_sym, .func = input_func };
 	struct output_meta meta = { 0 };
 	struct trace_record r = { 0 };
 	struct buf b = { 0 };
@@ -51,6 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!cursor_bytes(&c, &r, sizeof(r)))
 		return 0;
 	r.comm[TRACE_COMM_LEN] = 0;
+	r.n_args %= TRACE_MAX_ARGS + 1;
+	r.has_retval = r.seq & 4; /* a bool of any bits is none */
 	r.seq >>= 1; /* jansson's integers are signed */
 	r.ts_ns >>= 1;
 	r.duration_ns >>= 1;

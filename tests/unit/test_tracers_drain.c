@@ -401,7 +401,11 @@ static void turns(void **state)
 	function(0, 7, 1, 200); /* recorded before the turn, read after it */
 	drain_expect_graph(d);
 	drain_turn(d, true);
+	rounds(5); /* as long as it takes */
 	entry(0, 7, 2, 300);
+	rounds(2);
+	assert_int_equal(n_got, 4);
+	drain_turned(d, true);
 	assert_true(drain_turning(d));
 	rounds(4);
 	assert_false(drain_turning(d));
@@ -412,6 +416,7 @@ static void turns(void **state)
 	is(3, TRACE_GRAPH_ENTRY, 2, 300, 0);
 	entry(0, 7, 3, 400);
 	drain_turn(d, false);
+	drain_turned(d, true);
 	rounds(4);
 	assert_int_equal(n_got, 6);
 	is(4, TRACE_GRAPH_ENTRY, 3, 400, 1);
@@ -423,6 +428,12 @@ static void turns(void **state)
 	is(6, TRACE_FUNCTION, 1, 500, 0);
 	is(7, TRACE_GRAPH_RETURN, 3, 600, 0);
 	drain_turn(d, true);
+	drain_turned(d, false); /* it could not be done */
+	assert_false(drain_turning(d));
+	rounds(3);
+	assert_int_equal(n_got, 8);
+	drain_turn(d, true);
+	drain_turned(d, true);
 	entry(0, 7, 4, 700);
 	assert_int_equal(drain_finish(d, 0, NULL), 0);
 	is(9, TRACE_GRAPH_ENTRY, 4, 700, 0);
