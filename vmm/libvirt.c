@@ -20,6 +20,7 @@
 struct libvirt_priv {
 	struct qemu_priv qemu; /* first: see qemu_impl.h */
 	struct lv_link *link; /* owned by qemu.q */
+	u32 serial; /* of the last event that qemu.running knows of */
 };
 
 /* The process that a vCPU thread belongs to. */
@@ -84,6 +85,24 @@ static int libvirt_attach(struct vm *vm, const char *arg, struct err *err)
 	return rc < 0 ? rc : qemu_adopt(vm, err);
 }
 
+/* Under KVM an event is as good as QEMU's answer, and may be all there is once libvirtd is away. */
+static void note_events(struct vm *vm)
+{
+	struct libvirt_priv *priv = vm->priv;
+	u32 serial = lv_link_serial(priv->link);
+
+	if (vm->accel != VM_ACCEL_KVM || serial == priv->serial)
+		return;
+	priv->serial = serial;
+	priv->qemu.running = lv_link_was_running(priv->link);
+}
+
+static int libvirt_pause(struct vm *vm, u64 timeout_ns, struct err *err)
+{
+	note_events(vm);
+	return qemu_pause(vm, timeout_ns, err);
+}
+
 /*
  * Under KVM its events say it, and no command is needed. Under TCG each of our windows is a "suspended"
  * and a "resumed", which may come after the window: QEMU itself is asked.
@@ -96,6 +115,7 @@ static enum vm_state libvirt_state(struct vm *vm)
 	enum lv_run run = lv_link_run(priv->link);
 	enum vm_state state;
 
+	note_events(vm);
 	if (run == LV_RUN_ENDED)
 		return poll(&p, 1, DYING_MS) > 0 ? VM_GONE : VM_STOPPED;
 	if (vm->accel == VM_ACCEL_KVM && run != LV_RUN_UNKNOWN)
@@ -111,7 +131,7 @@ const struct vm_ops vm_ops_libvirt = {
 	.attach = libvirt_attach,
 	.detach = qemu_detach,
 	.state = libvirt_state,
-	.pause = qemu_pause,
+	.pause = libvirt_pause,
 	.resume = qemu_resume,
 	.write_text = qemu_write_text,
 	.threads = qemu_host_threads,

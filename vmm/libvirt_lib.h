@@ -49,6 +49,7 @@ typedef void (*lv_any_cb)(
 typedef int (*lv_lifecycle_cb)(struct lv_conn *c, struct lv_dom *d, int event, int detail,
 			       void *arg);
 typedef void (*lv_reboot_cb)(struct lv_conn *c, struct lv_dom *d, void *arg);
+typedef void (*lv_close_cb)(struct lv_conn *c, int reason, void *arg);
 typedef void (*lv_timeout_cb)(int timer, void *arg);
 typedef void (*lv_error_cb)(void *arg, void *error);
 typedef void (*lv_free_cb)(void *arg);
@@ -76,6 +77,8 @@ typedef void (*lv_free_cb)(void *arg);
 	X(dom_state,       virDomainGetState,          int, (struct lv_dom *d, int *state, int *reason, unsigned flags)) \
 	X(event_add,       virConnectDomainEventRegisterAny, int, (struct lv_conn *c, struct lv_dom *d, int id, lv_any_cb cb, void *arg, lv_free_cb free)) \
 	X(event_remove,    virConnectDomainEventDeregisterAny, int, (struct lv_conn *c, int callback))      \
+	X(close_add,       virConnectRegisterCloseCallback, int, (struct lv_conn *c, lv_close_cb cb, void *arg, lv_free_cb free)) \
+	X(close_remove,    virConnectUnregisterCloseCallback, int, (struct lv_conn *c, lv_close_cb cb))     \
 	X(loop_register,   virEventRegisterDefaultImpl, int, (void))                                        \
 	X(loop_run,        virEventRunDefaultImpl,     int, (void))                                         \
 	X(timer_add,       virEventAddTimeout,         int, (int ms, lv_timeout_cb cb, void *arg, lv_free_cb free)) \

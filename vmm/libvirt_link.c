@@ -33,7 +33,7 @@ struct lv_link {
 
 	pthread_mutex_t lock; /* all up to @answer */
 	pthread_cond_t changed; /* CLOCK_MONOTONIC */
-	unsigned refs; /* the owner, the thread, each registered event */
+	unsigned refs; /* the owner, the thread, each callback that is registered */
 	bool quit;
 	bool thread_ended;
 	enum job job;
@@ -46,52 +46,16 @@ struct lv_link {
 	struct lv_conn *conn;
 	struct lv_dom *dom;
 	int event[N_EVENTS]; /* callback numbers; -1 */
+	bool close_added;
 	u32 id; /* changes when the domain is started again */
 	char uuid[LV_UUID_BYTES];
 	bool was_lost; /* said once */
 
 	/* atomic: by events too */
 	int run; /* enum lv_run */
+	bool was_running;
 	u32 serial;
 };
-
-/* A URI is passed on to libvirt as a whole: no more of it than is known to stay on this host. */
-static bool uri_allowed(const char *base, const char *query)
-{
-	static const char socket[] = "?socket=/";
-
-	if (!*query)
-		return strcmp(base, "qemu:///system") == 0 || strcmp(base, "qemu:///session") == 0;
-	return (strcmp(base, "qemu+unix:///system") == 0 ||
-		strcmp(base, "qemu+unix:///session") == 0) &&
-	       strncmp(query, socket, sizeof(socket) - 1) == 0 && !strpbrk(query, "&;#% ");
-}
-
-int lv_target_parse(const char *arg, struct lv_target *ret, struct err *err)
-{
-	size_t len = strcspn(arg, "?");
-	const char *query = arg + len;
-	const char *slash = memrchr(arg, '/', len);
-	size_t n_uri = slash ? (size_t)(slash - arg) : 0;
-	size_t n_name = slash ? (size_t)(query - slash) - 1 : 0;
-	char base[sizeof(ret->uri)];
-
-	if (n_uri == 0 || n_name == 0 || n_name >= sizeof(ret->domain) ||
-	    n_uri + strlen(query) >= sizeof(ret->uri))
-		return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
-			       "\"%.80s\" names no domain: want qemu:///system/DOMAIN", arg);
-	memcpy(base, arg, n_uri);
-	base[n_uri] = '\0';
-	if (!uri_allowed(base, query))
-		return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
-			       "\"%.80s\" is none of qemu:///system, qemu:///session and "
-			       "qemu+unix:///system?socket=PATH, on this host",
-			       arg);
-	snprintf(ret->uri, sizeof(ret->uri), "%s%s", base, query);
-	memcpy(ret->domain, slash + 1, n_name);
-	ret->domain[n_name] = '\0';
-	return 0;
-}
 
 /* A reference less; the lock is held, and is not after. */
 static void unref_unlock(struct lv_link *l)
@@ -166,6 +130,7 @@ static int on_lifecycle(struct lv_conn *c, struct lv_dom *d, int event, int deta
 	default:
 		return 0;
 	}
+	__atomic_store_n(&l->was_running, run == LV_RUN_RUNNING, __ATOMIC_RELEASE);
 	__atomic_add_fetch(&l->serial, 1, __ATOMIC_ACQ_REL);
 	set_run(l, run);
 	return 0;
@@ -180,12 +145,30 @@ static void on_reboot(struct lv_conn *c, struct lv_dom *d, void *arg)
 	log_info("domain %s: its guest reboots", l->target.domain);
 }
 
-static void on_event_free(void *arg)
+/* What is heard no more is asked for again, which makes a new connection. */
+static void on_close(struct lv_conn *c, int reason, void *arg)
+{
+	struct lv_link *l = arg;
+
+	(void)c;
+	(void)reason;
+	__atomic_add_fetch(&l->serial, 1, __ATOMIC_ACQ_REL);
+	set_run(l, LV_RUN_UNKNOWN);
+}
+
+static void on_free(void *arg)
 {
 	struct lv_link *l = arg;
 
 	pthread_mutex_lock(&l->lock);
 	unref_unlock(l);
+}
+
+static void ref(struct lv_link *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->refs++;
+	pthread_mutex_unlock(&l->lock);
 }
 
 static void watch(struct lv_link *l)
@@ -196,16 +179,18 @@ static void watch(struct lv_link *l)
 	} events[N_EVENTS] = { { LV_EVENT_ID_LIFECYCLE, (lv_any_cb)on_lifecycle },
 			       { LV_EVENT_ID_REBOOT, (lv_any_cb)on_reboot } };
 
+	ref(l);
+	l->close_added = l->lib->close_add(l->conn, on_close, l, on_free) == 0;
+	if (!l->close_added)
+		on_free(l);
 	for (size_t i = 0; i < N_EVENTS; i++) {
-		pthread_mutex_lock(&l->lock);
-		l->refs++;
-		pthread_mutex_unlock(&l->lock);
-		l->event[i] = l->lib->event_add(l->conn, l->dom, events[i].id, events[i].cb, l,
-						on_event_free);
+		ref(l);
+		l->event[i] =
+			l->lib->event_add(l->conn, l->dom, events[i].id, events[i].cb, l, on_free);
 		if (l->event[i] >= 0)
 			continue;
 		log_warn("domain %s: no events: %.100s", l->target.domain, l->lib->error_text());
-		on_event_free(l);
+		on_free(l);
 	}
 }
 
@@ -220,6 +205,9 @@ static void disconnect(struct lv_link *l)
 			l->lib->event_remove(l->conn, l->event[i]);
 		l->event[i] = -1;
 	}
+	if (l->close_added)
+		l->lib->close_remove(l->conn, on_close);
+	l->close_added = false;
 	if (l->dom)
 		l->lib->dom_free(l->dom);
 	l->dom = NULL;
@@ -502,6 +490,7 @@ int lv_link_open(const struct lv_target *target, u64 timeout_ns, struct lv_link 
 	l->lib = lib;
 	l->target = *target;
 	l->refs = 1;
+	l->was_running = true;
 	for (size_t i = 0; i < N_EVENTS; i++)
 		l->event[i] = -1;
 	pthread_mutex_init(&l->lock, NULL);
@@ -544,6 +533,11 @@ const char *lv_link_uuid(const struct lv_link *l)
 enum lv_run lv_link_run(const struct lv_link *l)
 {
 	return (enum lv_run)__atomic_load_n(&l->run, __ATOMIC_ACQUIRE);
+}
+
+bool lv_link_was_running(const struct lv_link *l)
+{
+	return __atomic_load_n(&l->was_running, __ATOMIC_ACQUIRE);
 }
 
 u32 lv_link_serial(const struct lv_link *l)

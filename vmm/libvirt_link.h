@@ -54,6 +54,9 @@ const char *lv_link_uuid(const struct lv_link *l);
 /** lv_link_run - by its events alone. Context: any thread; waits for nothing. */
 enum lv_run lv_link_run(const struct lv_link *l);
 
+/** lv_link_was_running - what the last event said, also when its connection is lost; true before any */
+bool lv_link_was_running(const struct lv_link *l);
+
 /** lv_link_serial - changes with every event; for lv_link_note_run() */
 u32 lv_link_serial(const struct lv_link *l);
 

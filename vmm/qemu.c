@@ -40,6 +40,14 @@ static int qmp_failed(struct vm *vm, int rc, struct err *err)
 	return rc;
 }
 
+/* Is it only that the monitor's carrier is away? That is no failure where the process can tell. */
+static bool is_away(int rc, struct err *err)
+{
+	if (rc == -ENOTCONN && err)
+		*err = (struct err){ 0 };
+	return rc == -ENOTCONN;
+}
+
 int qemu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
@@ -110,7 +118,7 @@ int qemu_host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
 	int rc = vcpu_threads(vm, ret, err);
 
 	/* the manager in between is away: they cannot be told apart from QEMU's others */
-	if (rc == -ENOTCONN)
+	if (is_away(rc, err))
 		rc = proc_threads(vm->pid, ret);
 	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
 }
@@ -331,7 +339,7 @@ enum vm_state qemu_state(struct vm *vm)
 
 	if (rc < 0 && !vm_alive(vm))
 		return VM_GONE;
-	if (rc == -ENOTCONN)
+	if (is_away(rc, &err))
 		running = runs_by_process(vm);
 	else if (rc < 0)
 		log_warn("%s: %s", vm->target, err.msg);
@@ -345,14 +353,14 @@ static int pause_kvm(struct vm *vm, u64 timeout_ns, struct err *err)
 	bool running = false;
 	int rc = query_running(vm, &running, err);
 
-	if (rc == -ENOTCONN)
+	if (is_away(rc, err))
 		running = runs_by_process(vm);
 	else if (rc < 0)
 		return rc;
 	if (!running)
 		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "the guest is not running");
 	rc = vcpu_threads(vm, &t, err); /* asked each time: vCPUs come and go */
-	if (rc == -ENOTCONN)
+	if (is_away(rc, err))
 		t.n = 0; /* cannot be told apart: all of QEMU's threads stop */
 	else if (rc < 0)
 		return qmp_failed(vm, rc, err);
@@ -377,7 +385,7 @@ static int check_running(struct vm *vm, struct err *err)
 	bool running = false;
 	int rc = query_running(vm, &running, err);
 
-	if (rc == -ENOTCONN) {
+	if (is_away(rc, err)) {
 		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
 		return 0; /* the gdbstub has let it go */
 	}

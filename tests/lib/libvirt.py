@@ -69,9 +69,11 @@ def listens(path):
 
 
 class Libvirtd:
-    """The system's libvirtd; `ours` says whether we started it, and so may restart it."""
+    """The system's libvirtd; `ours` says whether we started it, and so may restart it. With kvm, one of
+    ours runs QEMU as root where QEMU's user may not open /dev/kvm."""
 
-    def __init__(self):
+    def __init__(self, kvm=False):
+        self.kvm = kvm
         self.process = self.logger = None
         self.dir = None
 
@@ -113,7 +115,7 @@ class Libvirtd:
         """
         libvirtd as it is; but where QEMU's user may not open /dev/kvm, libvirtd 9.0 does not believe its
         own cache and probes QEMU for seconds at every call (virQEMUCapsIsValid()). There it runs without
-        KVM, in a mount namespace of its own, in which it cannot give QEMU another one.
+        KVM, or QEMU as root, in a mount namespace of its own; without KVM it cannot give QEMU another one.
         """
         try:
             user = pwd.getpwnam("libvirt-qemu")
@@ -125,9 +127,11 @@ class Libvirtd:
             return None
         (self.dir / "kvm").touch(0o000)
         conf = pathlib.Path("/etc/libvirt/qemu.conf").read_text()
-        (self.dir / "qemu.conf").write_text(f"{conf}\nnamespaces = []\n")
-        return ["unshare", "--mount", "sh", "-c", 'mount --bind "$1/kvm" /dev/kvm && '
-                'mount --bind "$1/qemu.conf" /etc/libvirt/qemu.conf && exec libvirtd', "sh", str(self.dir)]
+        conf += '\nuser = "root"\ngroup = "root"\n' if self.kvm else "\nnamespaces = []\n"
+        (self.dir / "qemu.conf").write_text(conf)
+        hide = "" if self.kvm else 'mount --bind "$1/kvm" /dev/kvm && '
+        return ["unshare", "--mount", "sh", "-c", hide + 'mount --bind "$1/qemu.conf" '
+                '/etc/libvirt/qemu.conf && exec libvirtd', "sh", str(self.dir)]
 
     def start(self):
         if not self.logger and not listens("/run/libvirt/virtlogd-sock"):

@@ -282,7 +282,7 @@ static void the_connection_is_lost_and_comes_back(void **state)
 	fake_unlock();
 	assert_int_equal(qmp_command(q, "query-status", NULL, NULL, SECOND, &err), 0);
 	assert_int_equal(fake.n_open, 2);
-	assert_int_equal(fake.n_events, 2);
+	assert_int_equal(fake.n_events, 3);
 	/* back, but the domain was started anew meanwhile: never the new QEMU */
 	fake_lock();
 	fake.alive = false;
@@ -324,8 +324,8 @@ static void a_libvirtd_that_hangs(void **state)
 	assert_int_equal(err.code, ERR_VMM_TIMEOUT);
 	/* nobody queues behind it */
 	assert_int_equal(qmp_command(q, "query-status", NULL, NULL, 60 * SECOND, &err), -ETIMEDOUT);
-	assert_int_equal(fake.n_commands, 1);
 	fake_lock();
+	assert_int_equal(fake.n_commands, 1);
 	fake.hang = false;
 	fake_unlock();
 	for (int i = 0; i < 200; i++) {
@@ -350,8 +350,8 @@ static void closed_while_libvirtd_hangs(void **state)
 	fake_unlock();
 	assert_int_equal(qmp_command(q, "query-status", NULL, NULL, SHORT, NULL), -ETIMEDOUT);
 	qmp_close(q); /* returns all the same */
-	assert_int_equal(fake.n_closed, 0);
 	fake_lock();
+	assert_int_equal(fake.n_closed, 0);
 	fake.hang = false;
 	fake_unlock();
 	for (int i = 0; i < 400 && !closed; i++) {
@@ -409,6 +409,11 @@ static void no_event_after_loss_is_believed(void **state)
 	fake_unlock();
 	assert_int_equal(qmp_command(q, "query-status", NULL, NULL, SECOND, NULL), 0);
 	assert_int_equal(lv_link_run(l), LV_RUN_UNKNOWN);
+	/* the library says it by itself, too */
+	fake.lifecycle(NULL, NULL, LV_EVENT_SUSPENDED, 0, fake.arg);
+	fake.on_close(NULL, 1, fake.arg);
+	assert_int_equal(lv_link_run(l), LV_RUN_UNKNOWN);
+	assert_false(lv_link_was_running(l));
 	qmp_close(q);
 }
 

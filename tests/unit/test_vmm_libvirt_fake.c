@@ -156,6 +156,24 @@ static int fake_event_remove(struct lv_conn *c, int callback)
 	return 0;
 }
 
+static int fake_close_add(struct lv_conn *c, lv_close_cb cb, void *arg, lv_free_cb free_arg)
+{
+	(void)c;
+	(void)arg;
+	(void)free_arg;
+	fake_lock();
+	fake.on_close = cb;
+	fake.n_events++;
+	fake_unlock();
+	return 0;
+}
+
+static int fake_close_remove(struct lv_conn *c, lv_close_cb cb)
+{
+	assert_ptr_equal((void *)(uintptr_t)cb, (void *)(uintptr_t)fake.on_close);
+	return fake_event_remove(c, -1);
+}
+
 static int fake_loop_run(void)
 {
 	struct timespec t = { 0, 1000000 };
@@ -217,6 +235,8 @@ const struct lv_lib fake_lib = {
 	.dom_id = fake_dom_id,
 	.event_add = fake_event_add,
 	.event_remove = fake_event_remove,
+	.close_add = fake_close_add,
+	.close_remove = fake_close_remove,
 	.loop_run = fake_loop_run,
 	.timer_add = fake_timer_add,
 	.timer_update = fake_timer_update,

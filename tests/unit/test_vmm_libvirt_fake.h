@@ -26,7 +26,8 @@ struct fake_libvirt {
 	lv_lifecycle_cb lifecycle;
 	lv_free_cb free_arg;
 	void *arg;
-	unsigned n_events; /* registered */
+	unsigned n_events; /* callbacks that are registered */
+	lv_close_cb on_close;
 };
 extern struct fake_libvirt fake;
 extern const struct lv_lib fake_lib;
