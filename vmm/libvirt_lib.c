@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stddef.h>
+#include <string.h>
 
 #define LIB_MAIN "libvirt.so.0"
 #define LIB_QEMU "libvirt-qemu.so.0"
@@ -31,14 +33,25 @@ static void be_quiet(void *arg, void *error)
 	(void)error;
 }
 
-static int find(void *handle, const char *symbol, void *ret, struct err *err)
-{
-	void *at = dlsym(handle, symbol);
+#define WANTED(member, symbol, result, params) { #symbol, offsetof(struct lv_lib, member) },
+static const struct wanted {
+	const char *symbol;
+	size_t at;
+} of_main[] = { LV_FUNCTIONS(WANTED) }, of_qemu[] = { LV_QEMU_FUNCTIONS(WANTED) };
 
-	if (!at)
-		return err_set(err, -ENOTSUP, ERR_TARGET_NO_LIBVIRT, 0,
-			       "this host's libvirt is too old: it has no %s()", symbol);
-	__builtin_memcpy(ret, &at, sizeof(at)); /* dlsym(3): a data pointer that is a function's */
+static int find_all(void *handle, const struct wanted *w, size_t n, struct lv_lib *lib,
+		    struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		void *at = dlsym(handle, w[i].symbol);
+
+		if (!at)
+			return err_set(err, -ENOTSUP, ERR_TARGET_NO_LIBVIRT, 0,
+				       "this host's libvirt is too old: it has no %s()",
+				       w[i].symbol);
+		/* dlsym(3): a data pointer that is a function's */
+		memcpy((char *)lib + w[i].at, (const void *)&at, sizeof(at));
+	}
 	return 0;
 }
 
@@ -51,19 +64,17 @@ static int open_lib(const char *name, void **ret, struct err *err)
 		       "this host has no libvirt library: %.120s", dlerror());
 }
 
-#define FIND(member, symbol, result, params) \
-	if (rc == 0)                         \
-		rc = find(handle, #symbol, &lib->member, err);
-
 static int load(struct lv_lib *lib, struct err *err)
 {
 	void *handle;
 	int rc = open_lib(LIB_MAIN, &handle, err);
 
-	LV_FUNCTIONS(FIND)
+	if (rc == 0)
+		rc = find_all(handle, of_main, ARRAY_SIZE(of_main), lib, err);
 	if (rc == 0)
 		rc = open_lib(LIB_QEMU, &handle, err);
-	LV_QEMU_FUNCTIONS(FIND)
+	if (rc == 0)
+		rc = find_all(handle, of_qemu, ARRAY_SIZE(of_qemu), lib, err);
 	if (rc < 0) /* what was opened stays: its destructors are not made for being unloaded */
 		return rc;
 	if (lib->initialize() < 0)

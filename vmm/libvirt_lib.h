@@ -90,6 +90,7 @@ typedef void (*lv_free_cb)(void *arg);
 	X(monitor_command, virDomainQemuMonitorCommand, int, (struct lv_dom *d, const char *command, char **answer_ret, unsigned flags))
 /* clang-format on */
 
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define LV_MEMBER(member, symbol, result, params) result(*member) params;
 struct lv_lib {
 	LV_FUNCTIONS(LV_MEMBER)
