@@ -2,7 +2,7 @@
 /* Verbs about guests: ls, attach, info, functions, modules, detach. */
 #include "api/cli.h"
 
-#include "api/cli_scan.h"
+#include "api/cli_domains.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
 
@@ -63,7 +63,7 @@ static bool is_attached(const json_t *guests, const struct scan_vm *vm)
 
 	json_array_foreach(guests, i, g)
 	{
-		if (number(g, "vmm_pid") == (long long)vm->pid ||
+		if ((vm->pid && number(g, "vmm_pid") == (long long)vm->pid) ||
 		    strcmp(text(g, "target"), vm->target) == 0)
 			return true;
 	}
@@ -101,11 +101,12 @@ static json_t *others_doc(const json_t *guests, const struct scan_vm *vms, size_
 
 		if (is_attached(guests, vm))
 			continue;
-		json_array_append_new(list, json_pack("{s:i, s:s, s:s, s:s, s:i, s:b, s:s}", "pid",
-						      (int)vm->pid, "name", vm->name, "target",
-						      vm->target, "accel", vm->accel, "vcpus",
-						      (int)vm->vcpus, "traceable", !vm->reason[0],
-						      "reason", vm->reason));
+		json_array_append_new(
+			list, json_pack("{s:o, s:s, s:s, s:s, s:s, s:i, s:b, s:s}", "pid",
+					vm->pid ? json_integer(vm->pid) : json_null(), "name",
+					vm->name, "target", vm->target, "state", vm->state, "accel",
+					vm->accel, "vcpus", (int)vm->vcpus, "traceable",
+					!vm->reason[0], "reason", vm->reason));
 	}
 	return list;
 }
@@ -115,6 +116,7 @@ int cli_ls(struct cli *c, int argc, char **argv)
 	struct cli_table t = { 0 };
 	struct scan_vm *vms = NULL;
 	json_t *doc, *guests;
+	char note[320];
 	int status;
 	size_t n;
 
@@ -123,7 +125,9 @@ int cli_ls(struct cli *c, int argc, char **argv)
 	/* the host is looked at even when no daemon runs: what it finds is of use all the same */
 	status = cli_request(c, "GET", "/v1/guests", NULL, &doc);
 	guests = json_object_get(doc, "items");
-	n = scan_host("/proc", &vms);
+	n = domains_add(&vms, scan_host("/proc", &vms), note, sizeof(note));
+	if (note[0])
+		fprintf(stderr, "hvftrace: %s\n", note);
 	if (c->json) {
 		json_t *all = json_pack("{s:O?, s:o}", "guests", guests, "others",
 					others_doc(guests, vms, n));

@@ -34,7 +34,8 @@ static int cli_help(struct cli *c, int argc, char **argv);
 /* clang-format off: a table */
 static const struct cli_verb verbs[] = {
 	{ "ls", "", "what can be traced on this host",
-	  "Guests that are attached, and other QEMU processes with whether they can be.\n",
+	  "Guests that are attached, and libvirt's domains and other QEMU processes with whether they\n"
+	  "can be, and why not.\n",
 	  cli_ls },
 	{ "run", "--kernel K [OPTION]...", "start a guest with QEMU, and attach it",
 	  "  --kernel FILE   bzImage of the guest\n"
@@ -47,8 +48,10 @@ static const struct cli_verb verbs[] = {
 	  "  --keep          leave the guest running when this is interrupted before it is attached\n",
 	  cli_run },
 	{ "attach", "TARGET [--name G]", "attach a running guest",
-	  "  TARGET          qemu:QMP-SOCKET or pid:VMM-PID\n"
+	  "  TARGET          libvirt:URI/DOMAIN, qemu:QMP-SOCKET or pid:VMM-PID; DOMAIN is a name or\n"
+	  "                  a UUID\n"
 	  "  --name G        how to call it; otherwise a name is derived from TARGET\n"
+	  "\n  hvftrace attach libvirt:qemu:///system/web1"
 	  "\n  hvftrace attach qemu:/run/vm/web1.qmp --name web1\n",
 	  cli_attach },
 	{ "info", "G", "what is known about a guest", "", cli_info },

@@ -114,6 +114,8 @@ static void take_option(char *const *args, size_t n_args, size_t i, struct scan_
 		if (!option_value(value, "guest", vm->name, sizeof(vm->name)))
 			snprintf(vm->name, sizeof(vm->name), "%.*s",
 				 (int)MIN(strcspn(value, ","), sizeof(vm->name) - 1), value);
+	} else if (strcmp(opt, "uuid") == 0) {
+		snprintf(vm->uuid, sizeof(vm->uuid), "%.36s", value);
 	} else if (strcmp(opt, "qmp") == 0 || strcmp(opt, "qmp-pretty") == 0) {
 		take_qmp(value, vm);
 	} else if (strcmp(opt, "mon") == 0) {
@@ -135,7 +137,9 @@ bool scan_cmdline(const char *data, size_t len, struct scan_vm *ret)
 		args[n++] = at;
 	if (!is_qemu(args[0]))
 		return false;
-	*ret = (struct scan_vm){ .accel = "tcg", .vcpus = 1 }; /* QEMU's defaults */
+	*ret = (struct scan_vm){ .accel = "tcg",
+				 .vcpus = 1,
+				 .state = "running" }; /* QEMU's defaults */
 	for (size_t i = 1; i < n; i++)
 		take_option(args, n, i, ret);
 	return true;

@@ -6,9 +6,11 @@
 #include "base/types.h"
 
 struct scan_vm {
-	pid_t pid;
-	char name[64]; /* -name; "" when none */
-	char target[256]; /* what to attach: "qemu:PATH" or "pid:N" */
+	pid_t pid; /* 0: a domain that has no process */
+	char name[128]; /* -name; "" when none */
+	char uuid[37]; /* -uuid; "" when none */
+	char target[256]; /* what to attach: "libvirt:URI/DOMAIN", "qemu:PATH" or "pid:N" */
+	const char *state; /* a domain's, in libvirt's words; "running" of others */
 	char reason[128]; /* why it cannot be traced; "" when it can */
 	const char *accel; /* "kvm", "tcg" or "unknown" */
 	u32 vcpus; /* 0 when not known */
@@ -19,7 +21,7 @@ struct scan_vm {
  * scan_cmdline - what a QEMU command line says
  * @data: /proc/PID/cmdline: NUL-terminated arguments; @len bytes that may be anything
  *
- * Fills name, accel, vcpus and qmp. Return: false when it is no QEMU system emulator.
+ * Fills name, uuid, accel, vcpus and qmp. Return: false when it is no QEMU system emulator.
  */
 bool scan_cmdline(const char *data, size_t len, struct scan_vm *ret);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* hvftraced: options, signals, the order of starting and stopping. */
 #include "api/listen.h"
+#include "api/registry.h"
 #include "api/server.h"
 #include "base/cleanup.h"
 #include "patcher/guest.h"
@@ -143,7 +144,10 @@ static int serve(const struct options *o, struct listen_socket *sockets, struct 
 	return 0;
 }
 
-/* What a daemon that died left in guests; false when some could not be put back yet. */
+/*
+ * What a daemon that died left in guests, or we ourselves in one that could not be put back when it was
+ * let go; false when some could not be put back yet.
+ */
 static bool recover(const char *state_dir)
 {
 	struct err err = { 0 };
@@ -151,7 +155,7 @@ static bool recover(const char *state_dir)
 	int r = guest_recover(state_dir, &n, &err);
 
 	if (n)
-		log_info("%u guests put back that an earlier daemon had left changed", n);
+		log_info("%u guests put back that had been left changed", n);
 	if (r < 0)
 		log_error("%s (%s); trying again every %d s, the journal stays", err.msg,
 			  err_code_name(err.code), RECOVER_AGAIN_S);
@@ -159,17 +163,20 @@ static bool recover(const char *state_dir)
 }
 
 /* Return: is everything that dead daemons left put back by now? */
-static bool wait_for_signal(const char *state_dir, const sigset_t *signals, bool recovered)
+static bool wait_for_signal(const char *state_dir, struct server *srv, const sigset_t *signals,
+			    bool recovered)
 {
 	const struct timespec again = { .tv_sec = RECOVER_AGAIN_S };
 	int sig;
 
 	do {
-		sig = recovered ? sigwaitinfo(signals, NULL) : sigtimedwait(signals, NULL, &again);
-		if (sig < 0 && errno == EAGAIN)
+		sig = sigtimedwait(signals, NULL, &again);
+		if (sig < 0 && errno == EAGAIN &&
+		    (registry_left_behind(server_registry(srv)) || !recovered))
 			recovered = recover(state_dir);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
+	recovered = recovered && !registry_left_behind(server_registry(srv));
 	return recovered || recover(state_dir);
 }
 
@@ -196,7 +203,7 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 	if (r == 0)
 		r = serve(o, sockets, srv, err);
 	if (r == 0)
-		recovered = wait_for_signal(o->state_dir, signals, recovered);
+		recovered = wait_for_signal(o->state_dir, srv, signals, recovered);
 	n_failed = server_destroy(srv);
 	for (size_t i = 0; i < o->n_listen; i++)
 		listen_close(&sockets[i]);

@@ -50,6 +50,8 @@ void name_derive(const char *target, char ret[NAME_MAX_BYTES + 1])
 	if (colon && strncmp(path, "pid:", 4) == 0) {
 		snprintf(ret, NAME_MAX_BYTES + 1, "pid-%.32s", colon + 1);
 	} else {
+		if (strncmp(path, "libvirt:", 8) == 0)
+			path[strcspn(path, "?")] = 0; /* behind the domain */
 		memmove(path, colon ? colon + 1 : path, strlen(colon ? colon + 1 : path) + 1);
 		last_component(path, ret);
 		while (name_is_generic(ret) && path[0])

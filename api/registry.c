@@ -312,9 +312,21 @@ int registry_detach(struct registry *reg, const char *name, bool force,
 		 restore_ret->verified ? ", verified" : "");
 	pthread_mutex_lock(&reg->lock);
 	g->guest = NULL;
+	reg->left_behind |= r < 0;
 	unlink_guest(g);
 	pthread_mutex_unlock(&reg->lock);
 	return r;
+}
+
+bool registry_left_behind(struct registry *reg)
+{
+	bool ret;
+
+	pthread_mutex_lock(&reg->lock);
+	ret = reg->left_behind;
+	reg->left_behind = false;
+	pthread_mutex_unlock(&reg->lock);
+	return ret;
 }
 
 void registry_totals(struct registry *reg, struct registry_totals *ret)

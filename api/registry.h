@@ -99,6 +99,9 @@ must_check int registry_attach(struct registry *reg, const char *target, const c
 must_check int registry_detach(struct registry *reg, const char *name, bool force,
 			       struct guest_restore *restore_ret, struct err *err);
 
+/** registry_left_behind - was a guest let go since the last call that could not be put back? */
+bool registry_left_behind(struct registry *reg);
+
 /** registry_guest_get - a guest by name, as a user; -ENOENT (not_found), -EBUSY it goes (conflict) */
 must_check int registry_guest_get(struct registry *reg, const char *name, struct guest_entry **ret,
 				  struct err *err);

@@ -14,6 +14,7 @@ struct registry {
 	char *state_dir;
 	u64 next_trace;
 	bool closing;
+	bool left_behind; /* a guest was let go that could not be put back */
 	struct registry_totals totals;
 };
 

@@ -15,13 +15,17 @@
 	X(ERR_NOT_FOUND,         "not_found",                  404, "list what exists with a GET on the parent resource")   \
 	X(ERR_CONFLICT,          "conflict",                   409, "look at the resource's state first")                   \
 	X(ERR_CURSOR_GONE,       "records.gone",               410, "go on from oldest_seq; those between were overwritten") \
-	X(ERR_TARGET_SYNTAX,     "target.syntax",              400, "use qemu:QMP-SOCKET or pid:VMM-PID")                   \
+	X(ERR_TARGET_SYNTAX,     "target.syntax",              400, "use libvirt:URI/DOMAIN, qemu:QMP-SOCKET or pid:VMM-PID") \
 	X(ERR_TARGET_NO_SOCKET,  "target.no_socket",           404, "start QEMU with -qmp unix:PATH,server=on,wait=off")    \
 	X(ERR_TARGET_NO_PROCESS, "target.no_process",          404, "look for the VMM's process with pgrep -a qemu")        \
 	X(ERR_TARGET_NOT_VMM,    "target.not_a_vmm",           422, "name a process that runs a virtual machine")           \
 	X(ERR_TARGET_PERMISSION, "target.permission",          403, "the daemon needs CAP_SYS_PTRACE over the VMM")         \
 	X(ERR_TARGET_TCG_PID,    "target.tcg_needs_qmp",       422, "attach with qemu:QMP-SOCKET; TCG caches guest code")   \
 	X(ERR_TARGET_GDB_BUSY,   "target.gdbstub_busy",        409, "close the debugger that uses QEMU's gdbstub")          \
+	X(ERR_TARGET_NO_LIBVIRT, "target.no_libvirt",          422, "install libvirt's client library (libvirt0), or use qemu: or pid:") \
+	X(ERR_TARGET_NO_DOMAIN,  "target.no_domain",           404, "list the domains with virsh list --all, or hvftrace ls") \
+	X(ERR_TARGET_OFF,        "target.not_running",         409, "start the domain first (virsh start NAME)")            \
+	X(ERR_LIBVIRT,           "libvirt.unreachable",        503, "start libvirtd; what waits for it is tried again")     \
 	X(ERR_VMM_GONE,          "vmm.gone",                   410, "the VMM's process ended; attach again once it runs")   \
 	X(ERR_VMM_PROTOCOL,      "vmm.protocol",               502, "the VMM answered something unexpected; see the log")   \
 	X(ERR_VMM_TIMEOUT,       "vmm.timeout",                504, "the VMM did not answer in time; is it hung?")          \

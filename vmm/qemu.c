@@ -2,10 +2,10 @@
 /*
  * Backend "qemu:": a QEMU by its QMP socket. Layout and registers come from QEMU; memory comes from
  * its process; windows are ptrace's under KVM and the gdbstub's under TCG. QMP "stop" is never used:
- * it drains and flushes every disk.
+ * it drains and flushes every disk. What does not depend on whose socket it is serves libvirt.c, too.
  */
 #define LOG_PREFIX "qemu"
-#include "vmm/vm_ops.h"
+#include "vmm/qemu_impl.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -22,14 +22,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define QMP_NS       (5 * NSEC_PER_SEC)
 #define MAX_BACKENDS 64
-
-struct qemu_priv {
-	struct qmp *q;
-	struct ptrace_window *ptrace; /* KVM */
-	struct tcg_window *tcg;
-};
 
 /*
  * A monitor that was closed while QEMU lives is not the VMM's end. A QEMU that ends closes its
@@ -47,15 +40,22 @@ static int qmp_failed(struct vm *vm, int rc, struct err *err)
 	return rc;
 }
 
-/* Host thread numbers of the vCPUs, in the order of their indices. */
-static int qemu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
+/* Is it only that the monitor's carrier is away? That is no failure where the process can tell. */
+static bool is_away(int rc, struct err *err)
+{
+	if (rc == -ENOTCONN && err)
+		*err = (struct err){ 0 };
+	return rc == -ENOTCONN;
+}
+
+int qemu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	json_t *list = NULL;
 	size_t n;
 	size_t i;
 	json_t *c;
-	int rc = qmp_command(priv->q, "query-cpus-fast", NULL, &list, QMP_NS, err);
+	int rc = qmp_command(priv->q, "query-cpus-fast", NULL, &list, QEMU_QMP_NS, err);
 
 	if (rc < 0)
 		return rc;
@@ -106,12 +106,20 @@ static int translate_threads(struct vm *vm, struct vm_threads *t, struct err *er
 	return 0;
 }
 
-static int host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
+static int vcpu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
 {
 	int rc = qemu_threads(vm, ret, err);
 
-	if (rc == 0)
-		rc = translate_threads(vm, ret, err);
+	return rc < 0 ? rc : translate_threads(vm, ret, err);
+}
+
+int qemu_host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
+{
+	int rc = vcpu_threads(vm, ret, err);
+
+	/* the manager in between is away: they cannot be told apart from QEMU's others */
+	if (is_away(rc, err))
+		rc = proc_threads(vm->pid, ret);
 	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
 }
 
@@ -147,7 +155,7 @@ static int find_accel(struct vm *vm, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	json_t *value = NULL;
-	int rc = qmp_command(priv->q, "query-kvm", NULL, &value, QMP_NS, err);
+	int rc = qmp_command(priv->q, "query-kvm", NULL, &value, QEMU_QMP_NS, err);
 
 	if (rc < 0)
 		return rc;
@@ -167,7 +175,7 @@ static int gpa_to_hva(struct vm *vm, u64 addr, u64 *hva_ret, struct err *err)
 	int rc;
 
 	snprintf(line, sizeof(line), "gpa2hva 0x%llx", (unsigned long long)addr);
-	rc = qmp_hmp(priv->q, line, -1, &text, QMP_NS, err);
+	rc = qmp_hmp(priv->q, line, -1, &text, QEMU_QMP_NS, err);
 	if (rc < 0)
 		return rc;
 	p = strstr(text, ") is 0x");
@@ -233,14 +241,14 @@ static int find_ram(struct vm *vm, struct err *err)
 
 	if (!range)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
-	rc = qmp_hmp(priv->q, "info mtree -f", -1, &text, QMP_NS, err);
+	rc = qmp_hmp(priv->q, "info mtree -f", -1, &text, QEMU_QMP_NS, err);
 	if (rc < 0)
 		return rc;
 	rc = mtree_parse(text, range, VM_MAX_RAM, &n);
 	if (rc < 0)
 		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
 			       "cannot find guest RAM in QEMU's memory tree: %s", strerror(-rc));
-	rc = qmp_command(priv->q, "query-memdev", NULL, &backends, QMP_NS, err);
+	rc = qmp_command(priv->q, "query-memdev", NULL, &backends, QEMU_QMP_NS, err);
 	if (rc < 0)
 		return rc;
 	n_names = backend_names(backends, names, MAX_BACKENDS);
@@ -260,15 +268,22 @@ static int qemu_attach(struct vm *vm, const char *path, struct err *err)
 	if (!priv)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
 	vm->priv = priv;
-	rc = qmp_open(path, QMP_NS, &priv->q, err);
+	rc = qmp_open(path, QEMU_QMP_NS, &priv->q, err);
 	if (rc == 0)
 		rc = find_process(vm, err);
-	if (rc == 0)
-		rc = find_accel(vm, err);
+	return rc < 0 ? rc : qemu_adopt(vm, err);
+}
+
+int qemu_adopt(struct vm *vm, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	int rc = find_accel(vm, err);
+
 	if (rc == 0)
 		rc = find_ram(vm, err);
 	if (rc < 0)
 		return rc;
+	priv->running = true; /* until QEMU has been asked */
 	if (vm->accel == VM_ACCEL_KVM)
 		return ptrace_window_create(vm->pid, &priv->ptrace, err);
 	rc = tcg_window_check(priv->q, vm->pid, err);
@@ -277,7 +292,7 @@ static int qemu_attach(struct vm *vm, const char *path, struct err *err)
 	return tcg_window_create(priv->q, vm->pid, &priv->tcg, err);
 }
 
-static void qemu_detach(struct vm *vm)
+void qemu_detach(struct vm *vm)
 {
 	struct qemu_priv *priv = vm->priv;
 
@@ -295,25 +310,39 @@ static int query_running(struct vm *vm, bool *running_ret, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	json_t *value = NULL;
-	int rc = qmp_command(priv->q, "query-status", NULL, &value, QMP_NS, err);
+	int rc = qmp_command(priv->q, "query-status", NULL, &value, QEMU_QMP_NS, err);
 
 	if (rc < 0)
 		return qmp_failed(vm, rc, err);
 	*running_ret = json_is_true(json_object_get(value, "running"));
+	priv->running = *running_ret;
 	json_decref(value);
 	return 0;
 }
 
-static enum vm_state qemu_state(struct vm *vm)
+/* What can be told without a monitor: as it was when one last spoke, unless the process is stopped. */
+static bool runs_by_process(struct vm *vm)
+{
+	const struct qemu_priv *priv = vm->priv;
+	char state;
+	u64 start;
+
+	return priv->running && proc_stat(vm->pid, 0, &state, &start) == 0 && state != 'T';
+}
+
+enum vm_state qemu_state(struct vm *vm)
 {
 	struct err err = { 0 };
 	bool running = false;
 
-	if (query_running(vm, &running, &err) < 0) {
-		if (!vm_alive(vm))
-			return VM_GONE;
+	int rc = query_running(vm, &running, &err);
+
+	if (rc < 0 && !vm_alive(vm))
+		return VM_GONE;
+	if (is_away(rc, &err))
+		running = runs_by_process(vm);
+	else if (rc < 0)
 		log_warn("%s: %s", vm->target, err.msg);
-	}
 	return running ? VM_RUNNING : VM_STOPPED;
 }
 
@@ -324,17 +353,21 @@ static int pause_kvm(struct vm *vm, u64 timeout_ns, struct err *err)
 	bool running = false;
 	int rc = query_running(vm, &running, err);
 
-	if (rc < 0)
+	if (is_away(rc, err))
+		running = runs_by_process(vm);
+	else if (rc < 0)
 		return rc;
 	if (!running)
 		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "the guest is not running");
-	rc = host_threads(vm, &t, err); /* asked each time: vCPUs come and go */
-	if (rc < 0)
-		return rc;
+	rc = vcpu_threads(vm, &t, err); /* asked each time: vCPUs come and go */
+	if (is_away(rc, err))
+		t.n = 0; /* cannot be told apart: all of QEMU's threads stop */
+	else if (rc < 0)
+		return qmp_failed(vm, rc, err);
 	return ptrace_window_pause(priv->ptrace, &t, timeout_ns, &vm->window_start_ns, err);
 }
 
-static int qemu_pause(struct vm *vm, u64 timeout_ns, struct err *err)
+int qemu_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	int rc;
@@ -352,14 +385,18 @@ static int check_running(struct vm *vm, struct err *err)
 	bool running = false;
 	int rc = query_running(vm, &running, err);
 
+	if (is_away(rc, err)) {
+		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
+		return 0; /* the gdbstub has let it go */
+	}
 	if (rc < 0 || running)
 		return rc;
 	log_warn("%s: paused after a window; letting it go on", vm->target);
-	rc = qmp_command(priv->q, "cont", NULL, NULL, QMP_NS, err);
+	rc = qmp_command(priv->q, "cont", NULL, NULL, QEMU_QMP_NS, err);
 	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
 }
 
-static int qemu_resume(struct vm *vm, struct err *err)
+int qemu_resume(struct vm *vm, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	int rc;
@@ -375,8 +412,7 @@ static int qemu_resume(struct vm *vm, struct err *err)
 	return rc2;
 }
 
-static int qemu_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n,
-			   struct err *err)
+int qemu_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	int rc;
@@ -387,7 +423,7 @@ static int qemu_write_text(struct vm *vm, const struct vm_phys_text *text, size_
 	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
 }
 
-static int qemu_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err)
+int qemu_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	_cleanup_free_ char *text = NULL;
@@ -395,7 +431,7 @@ static int qemu_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct e
 
 	if (vcpu >= vm->n_vcpus)
 		return err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "there is no vCPU %u", vcpu);
-	rc = qmp_hmp(priv->q, "info registers", (int)vcpu, &text, QMP_NS, err);
+	rc = qmp_hmp(priv->q, "info registers", (int)vcpu, &text, QEMU_QMP_NS, err);
 	if (rc < 0)
 		return qmp_failed(vm, rc, err);
 	if (!regs_parse_hmp(text, ret))
@@ -412,6 +448,6 @@ const struct vm_ops vm_ops_qemu = {
 	.pause = qemu_pause,
 	.resume = qemu_resume,
 	.write_text = qemu_write_text,
-	.threads = host_threads,
+	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
 };

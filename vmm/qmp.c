@@ -21,6 +21,8 @@
 #define READ_BYTES 65536
 
 struct qmp {
+	const struct qmp_transport *via; /* NULL: the socket @fd */
+	void *via_arg;
 	int fd;
 	pthread_mutex_t lock; /* a command and its answer */
 	struct buf in; /* bytes not yet taken as messages */
@@ -180,21 +182,37 @@ static int send_all(struct qmp *q, const char *data, size_t len, u64 deadline, s
 	return 0;
 }
 
+/* A command as text, to be freed; @id 0: without one. */
+static char *command_text(const char *command, json_t *args, u64 id)
+{
+	json_t *msg = json_pack("{s:s}", "execute", command);
+	char *text = NULL;
+	bool ok = msg;
+
+	ok = ok && (!id || json_object_set_new(msg, "id", json_integer((json_int_t)id)) == 0);
+	ok = ok && (!args || json_object_set(msg, "arguments", args) == 0);
+	if (ok)
+		text = json_dumps(msg, JSON_COMPACT);
+	json_decref(msg);
+	return text;
+}
+
 static int send_command(struct qmp *q, const char *command, json_t *args, u64 deadline,
 			struct err *err)
 {
-	_cleanup_free_ char *text = NULL;
-	json_t *msg = json_pack("{s:s, s:I}", "execute", command, "id", (json_int_t)++q->id);
+	_cleanup_free_ char *text = command_text(command, args, ++q->id);
 
-	if (args && (!msg || json_object_set(msg, "arguments", args) < 0)) {
-		json_decref(msg);
-		msg = NULL;
-	}
-	text = msg ? json_dumps(msg, JSON_COMPACT) : NULL;
-	json_decref(msg);
 	if (!text)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a command to QEMU");
 	return send_all(q, text, strlen(text), deadline, err);
+}
+
+static int refused(json_t *error, const char *command, struct err *err)
+{
+	const char *desc = json_string_value(json_object_get(error, "desc"));
+
+	return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "QEMU refused %s: %s", command,
+		       desc ? desc : "no reason given");
 }
 
 /* Is @msg the answer to the last command? Then 0 or an error; 1 when it is something else. */
@@ -204,7 +222,6 @@ static int take_answer(struct qmp *q, json_t *msg, const char *command, json_t *
 	json_t *id = json_object_get(msg, "id");
 	json_t *value = json_object_get(msg, "return");
 	json_t *error = json_object_get(msg, "error");
-	const char *desc;
 
 	if (json_object_get(msg, "event"))
 		return 1;
@@ -218,9 +235,41 @@ static int take_answer(struct qmp *q, json_t *msg, const char *command, json_t *
 	}
 	if (!error)
 		return nonsense(q, err, "an answer without return or error");
-	desc = json_string_value(json_object_get(error, "desc"));
-	return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "QEMU refused %s: %s", command,
-		       desc ? desc : "no reason given");
+	return refused(error, command, err);
+}
+
+/*
+ * By a transport. The id is its own affair: libvirt puts one of its own into the command, and its
+ * answer is this command's (src/qemu/qemu_monitor_json.c, qemuMonitorJSONArbitraryCommand(), 9.0).
+ */
+static int command_via(struct qmp *q, const char *command, json_t *args, json_t **ret,
+		       u64 timeout_ns, struct err *err)
+{
+	_cleanup_free_ char *text = command_text(command, args, 0);
+	_cleanup_free_ char *answer = NULL;
+	json_t *msg, *value, *error;
+	int rc;
+
+	if (!text)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a command to QEMU");
+	rc = q->via->command(q->via_arg, text, timeout_ns, &answer, err);
+	if (rc < 0)
+		return rc;
+	if (!answer || strnlen(answer, QMP_MAX_MESSAGE) == QMP_MAX_MESSAGE)
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
+			       "QEMU's monitor: an answer is missing or too long");
+	msg = json_loads(answer, 0, NULL);
+	value = json_object_get(msg, "return");
+	error = json_object_get(msg, "error");
+	if (value && ret)
+		*ret = json_incref(value);
+	else if (error && !value)
+		rc = refused(error, command, err);
+	else if (!value)
+		rc = err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
+			     "QEMU's monitor: not an answer to %s", command);
+	json_decref(msg);
+	return rc;
 }
 
 static int command_locked(struct qmp *q, const char *command, json_t *args, json_t **ret,
@@ -229,6 +278,8 @@ static int command_locked(struct qmp *q, const char *command, json_t *args, json
 	u64 deadline = monotonic_ns() + timeout_ns;
 	int rc;
 
+	if (q->via)
+		return command_via(q, command, args, ret, timeout_ns, err);
 	if (q->dead)
 		return closed(q, err);
 	rc = send_command(q, command, args, deadline, err);
@@ -333,6 +384,22 @@ int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err)
 	return 0;
 }
 
+int qmp_open_transport(const struct qmp_transport *t, void *arg, struct qmp **ret, struct err *err)
+{
+	struct qmp *q = calloc(1, sizeof(*q));
+
+	if (!q) {
+		t->close(arg);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a connection");
+	}
+	q->via = t;
+	q->via_arg = arg;
+	q->fd = -1;
+	pthread_mutex_init(&q->lock, NULL);
+	*ret = q;
+	return 0;
+}
+
 int qmp_open(const char *path, u64 timeout_ns, struct qmp **ret, struct err *err)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -364,7 +431,10 @@ void qmp_close(struct qmp *q)
 {
 	if (!q)
 		return;
-	close(q->fd);
+	if (q->via)
+		q->via->close(q->via_arg);
+	else
+		close(q->fd);
 	buf_deinit(&q->in);
 	pthread_mutex_destroy(&q->lock);
 	free(q);

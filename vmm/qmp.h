@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * QMP: JSON objects over a stream socket. One command at a time, events skipped, every wait with an
- * end, every answer bounded. Must not know guests. Source: docs/interop/qmp-spec.txt, QEMU 7.2.
+ * QMP: JSON objects over a stream socket, or carried by a manager that owns that socket (libvirt). One
+ * command at a time, events skipped, every wait with an end, every answer bounded. Must not know
+ * guests. Source: docs/interop/qmp-spec.txt, QEMU 7.2.
  */
 #ifndef VMM_QMP_H
 #define VMM_QMP_H
@@ -43,7 +44,24 @@ must_check int qmp_open(const char *path, u64 timeout_ns, struct qmp **ret, stru
 /** qmp_open_fd - the same on a connected socket, which is owned from here on, also on failure */
 must_check int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err);
 void qmp_close(struct qmp *q);
-int qmp_fd(const struct qmp *q);
+int qmp_fd(const struct qmp *q); /* -1 when a transport carries it */
+
+/* A manager's way to QEMU's monitor: whole commands and whole answers. */
+struct qmp_transport {
+	/*
+	 * @command: JSON text without an id; *answer_ret: JSON text, to be freed, at most
+	 * QMP_MAX_MESSAGE bytes. Never keeps the caller for longer than @timeout_ns. Return: 0;
+	 * -ENOTCONN (libvirt.unreachable) the manager is away, QEMU may be well; -ETIMEDOUT;
+	 * -ESRCH QEMU has ended; -EPROTO the manager refused.
+	 */
+	int (*command)(void *arg, const char *command, u64 timeout_ns, char **answer_ret,
+		       struct err *err);
+	void (*close)(void *arg);
+};
+
+/** qmp_open_transport - commands by way of @t; @arg is owned from here on, also on failure; -ENOMEM */
+must_check int qmp_open_transport(const struct qmp_transport *t, void *arg, struct qmp **ret,
+				  struct err *err);
 
 /**
  * qmp_command - run one command
@@ -52,7 +70,7 @@ int qmp_fd(const struct qmp *q);
  *
  * Context: any thread; serialised by a lock.
  * Return: 0; -EPROTO QEMU answered with an error, or with nonsense (vmm.protocol); -ETIMEDOUT;
- * -ESRCH the monitor is closed (vmm.gone); -ENOMEM.
+ * -ESRCH the monitor is closed (vmm.gone); -ENOTCONN its transport is away; -ENOMEM.
  */
 must_check int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret,
 			   u64 timeout_ns, struct err *err);

@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
-static const struct vm_ops *const backends[] = { &vm_ops_qemu, &vm_ops_pid };
+static const struct vm_ops *const backends[] = { &vm_ops_libvirt, &vm_ops_qemu, &vm_ops_pid };
 
 bool vm_alive(const struct vm *vm)
 {
@@ -93,7 +93,8 @@ int vm_attach(const char *target, struct vm **vm_ret, struct err *err)
 	}
 	if (!ops || colon[1] == '\0' || strlen(target) >= sizeof(vm->target))
 		return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
-			       "\"%.100s\" names no guest: want qemu:QMP-SOCKET or pid:VMM-PID",
+			       "\"%.100s\" names no guest: want libvirt:URI/DOMAIN, "
+			       "qemu:QMP-SOCKET or pid:VMM-PID",
 			       target);
 	vm = calloc(1, sizeof(*vm));
 	if (!vm)

@@ -65,12 +65,14 @@ struct vm_regs {
 
 /**
  * vm_attach - reach a running guest
- * @target: "qemu:QMP-SOCKET" or "pid:VMM-PID"
+ * @target: "libvirt:URI/DOMAIN", "qemu:QMP-SOCKET" or "pid:VMM-PID"
  *
  * Opens the VMM's memory and learns the RAM layout; changes nothing in the guest or the VMM.
  * Return: 0; -EINVAL syntax (target.syntax); -ENOENT (target.no_socket, target.no_process);
  * -EACCES (target.permission); -ENODEV (target.not_a_vmm); -ENOTSUP (target.tcg_needs_qmp);
- * -EBUSY (target.gdbstub_busy); -ETIMEDOUT (vmm.timeout); -EPROTO (vmm.protocol).
+ * -EBUSY (target.gdbstub_busy); -ETIMEDOUT (vmm.timeout); -EPROTO (vmm.protocol). libvirt: also
+ * -ENOTSUP (target.no_libvirt); -ENOTCONN (libvirt.unreachable); -ENOENT (target.no_domain); -EBUSY
+ * (target.not_running).
  */
 must_check int vm_attach(const char *target, struct vm **vm_ret, struct err *err);
 

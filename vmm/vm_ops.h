@@ -87,6 +87,7 @@ struct vm_ops {
 };
 
 extern const struct vm_ops vm_ops_qemu; /* qemu.c */
+extern const struct vm_ops vm_ops_libvirt; /* libvirt.c */
 extern const struct vm_ops vm_ops_pid; /* pid.c */
 
 /** vm_alive - does the VMM's process still exist? Context: any thread. */

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-/* api/cli_text.c, api/cli_names.c, api/cli_scan.c: words, numbers, files of names, and QEMU's command lines. */
+/*
+ * api/cli_text.c, api/cli_names.c, api/cli_scan.c and api/cli_domains.c: words, numbers, files of names,
+ * and QEMU's command lines.
+ */
 #include "api/cli.h"
+#include "api/cli_domains.h"
 #include "api/cli_names.h"
 #include "api/cli_scan.h"
 
@@ -251,6 +255,42 @@ static void other_command_lines(void **state)
 	assert_int_equal(strlen(vm.name), sizeof(vm.name) - 1);
 }
 
+/* A domain's QEMU is that domain, and not listed twice; one that does not run has none. */
+static void domains(void **state)
+{
+	static const struct lv_domain domain[] = {
+		{ "web1", "ab3d89b0-4c0e-49e1-a883-7322a1346cbe", "running", true, true },
+		{ "off", "00000000-4c0e-49e1-a883-7322a1346cbe", "shut off", false, false },
+		{ "idle", "11111111-4c0e-49e1-a883-7322a1346cbe", "paused", true, false },
+	};
+	struct scan_vm *vms = calloc(2, sizeof(*vms));
+
+	(void)state;
+	assert_non_null(vms);
+	assert_true(scan("qemu-kvm|-name|guest=other|-accel|kvm", &vms[0]));
+	vms[0].pid = 100;
+	assert_true(scan("qemu-kvm|-name|guest=web1|-accel|kvm|-uuid|"
+			 "AB3D89B0-4c0e-49e1-a883-7322a1346cbe",
+			 &vms[1]));
+	vms[1].pid = 200;
+	assert_int_equal(domains_merge(domain, 0, &vms, 2), 2);
+	assert_int_equal(domains_merge(domain, 3, &vms, 2), 4);
+	assert_string_equal(vms[0].name, "other");
+	assert_string_equal(vms[1].target, "libvirt:qemu:///system/web1");
+	assert_int_equal(vms[1].pid, 200);
+	assert_string_equal(vms[1].accel, "kvm");
+	assert_string_equal(vms[1].reason, "");
+	assert_string_equal(vms[2].target, "libvirt:qemu:///system/off");
+	assert_string_equal(vms[2].reason, "the domain is shut off");
+	assert_int_equal(vms[2].pid, 0);
+	assert_string_equal(vms[3].reason, "the domain is paused");
+	free(vms);
+	vms = NULL;
+	assert_int_equal(domains_merge(domain, 1, &vms, 0), 1);
+	assert_string_equal(vms[0].name, "web1");
+	free(vms);
+}
+
 static void write_file(const char *path, const char *data, size_t len)
 {
 	FILE *f = fopen(path, "w");
@@ -315,6 +355,7 @@ int main(void)
 		cmocka_unit_test(command_lines),  cmocka_unit_test(other_command_lines),
 		cmocka_unit_test(a_host),         cmocka_unit_test(lines_of_names),
 		cmocka_unit_test(files_of_names), cmocka_unit_test(long_lines_of_names),
+		cmocka_unit_test(domains),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
