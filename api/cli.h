@@ -108,6 +108,7 @@ char *cli_guest_path(const char *guest, const char *rest);
 struct cli_follow {
 	const char *trace; /* id */
 	const char *accept;
+	const char *layout; /* names of text options with commas between; NULL: none */
 	int out_fd;
 	u64 duration_ns; /* 0: until SIGINT, SIGTERM or its own end */
 };

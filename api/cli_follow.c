@@ -111,13 +111,17 @@ static int start_stop(struct follow *w)
 
 static int start_stream(struct follow *w)
 {
-	char path[64], accept[96];
+	_cleanup_buf_ struct buf path = { 0 };
+	char accept[96];
 
-	snprintf(path, sizeof(path), "/v1/traces/%s/stream?on_close=delete", w->f->trace);
+	buf_addf(&path, "/v1/traces/%s/stream?on_close=delete", w->f->trace);
+	if (w->f->layout)
+		buf_addf(&path, "&layout=%s", w->f->layout);
 	snprintf(accept, sizeof(accept), "Accept: %s", w->f->accept);
 	w->multi = curl_multi_init();
 	w->headers = curl_slist_append(NULL, accept);
-	w->stream = cli_http_prepare(w->c, curl_easy_init(), "GET", path);
+	w->stream = buf_failed(&path) ? NULL
+				      : cli_http_prepare(w->c, curl_easy_init(), "GET", path.data);
 	if (!w->multi || !w->headers || !w->stream)
 		return cli_fail("out of memory");
 	curl_easy_setopt(w->stream, CURLOPT_HTTPHEADER, w->headers);

@@ -20,6 +20,10 @@ static int cli_help(struct cli *c, int argc, char **argv);
 	"  --args          arguments of the calls, by the guest's BTF\n"                        \
 	"  --switches      task switches, too\n"                                                \
 	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
+#define LAYOUT_OPTION                                                                            \
+	"  -O NAME         text of function_graph with more columns, by the kernel's names:\n"   \
+	"                  latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail,\n" \
+	"                  funcgraph-retaddr; may be repeated\n"
 #define GRAPH_OPTIONS                                                                           \
 	"\nand of function_graph:\n"                                                            \
 	"  -g GLOB         only what is called inside functions that match, and these; as -l\n" \
@@ -63,8 +67,8 @@ static const struct cli_verb verbs[] = {
 	{ "trace", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]...",
 	  "show function calls as they happen",
 	  TRACE_OPTIONS
-	  "  --format WHAT   text (ftrace's layout, default) or json (a line each)\n" GRAPH_OPTIONS
-	  "\n  hvftrace trace web1 -l 'vfs_*' --duration 5s\n"
+	  "  --format WHAT   text (ftrace's layout, default) or json (a line each)\n" LAYOUT_OPTION
+		  GRAPH_OPTIONS "\n  hvftrace trace web1 -l 'vfs_*' --duration 5s\n"
 	  "  hvftrace trace web1 -p function_graph -g vfs_read --max-graph-depth 3 --retval\n"
 	  "  hvftrace functions web1 'ext4_*' >names; hvftrace trace web1 -l @names\n",
 	  cli_trace },
@@ -76,9 +80,10 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n"
 	  "  hvftrace record web1 -p function_graph --threshold 1ms --duration 1m -o slow.hvft\n",
 	  cli_record },
-	{ "report", "FILE [--format text|json|folded]", "show a recording; needs no daemon",
+	{ "report", "FILE [--format text|json|folded] [-O NAME]...",
+	  "show a recording; needs no daemon",
 	  "  --format WHAT   text (ftrace's layout, default), json (a line each), or folded: time by\n"
-	  "                  stack, for flame graphs\n",
+	  "                  stack, for flame graphs\n" LAYOUT_OPTION,
 	  cli_report },
 	{ "profile",
 	  "G|FILE [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",

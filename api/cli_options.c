@@ -34,6 +34,7 @@ void trace_args_deinit(struct trace_args *a)
 {
 	json_decref(a->body);
 	json_decref(a->origins);
+	buf_deinit(&a->layout);
 	*a = (struct trace_args){ 0 };
 }
 
@@ -175,6 +176,8 @@ static int take_option(struct cli *c, const char *verb, int opt, struct trace_ar
 		if (strcmp(optarg, "text") != 0 && strcmp(optarg, "json") != 0)
 			return cli_usage(verb, "--format takes text or json, not \"%s\"", optarg);
 		return -1;
+	case 'O':
+		return cli_layout_option(verb, optarg, &(struct out_layout_opts){ 0 }, &a->layout);
 	case 'o':
 		a->output = optarg;
 		return -1;
@@ -221,6 +224,16 @@ int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 				 argv[optind + 1]);
 	a->guest = argv[optind];
 	return check(argv[0], a);
+}
+
+int cli_layout_option(const char *verb, const char *name, struct out_layout_opts *opts,
+		      struct buf *names)
+{
+	if (!out_layout_option(opts, name, strlen(name)))
+		return cli_usage(verb, "-O takes " OUT_LAYOUT_OPTIONS ", not \"%s\"", name);
+	if (names)
+		buf_addf(names, "%s%s", names->len ? "," : "", name);
+	return -1;
 }
 
 void trace_args_blame(const struct trace_args *a, const struct cli_reply *refusal)

@@ -4,6 +4,7 @@
 #define API_CLI_OPTIONS_H
 
 #include "api/cli.h"
+#include "tracers/output.h"
 
 #include <getopt.h>
 
@@ -13,6 +14,7 @@ struct trace_args {
 	const char *output; /* FILE, or NULL */
 	const char *sort; /* of profile */
 	u64 duration_ns;
+	struct buf layout; /* -O: names with commas between */
 	json_t *body; /* of the request that starts the trace */
 	json_t *origins; /* globs that files gave: "FILE:LINE" of each */
 };
@@ -53,6 +55,16 @@ void trace_args_deinit(struct trace_args *a);
 /** trace_args_parse - Return: -1 to go on, or the exit status (or CLI_HELP_SHOWN) */
 int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 		     const struct option *longs, struct trace_args *a);
+
+/**
+ * cli_layout_option - -O NAME of a text layout
+ * @opts: the option is turned on here
+ * @names: NAME is appended; may be NULL
+ *
+ * Return: as trace_args_parse().
+ */
+int cli_layout_option(const char *verb, const char *name, struct out_layout_opts *opts,
+		      struct buf *names);
 
 /** trace_args_blame - say in a refusal where the glob that matches nothing came from */
 void trace_args_blame(const struct trace_args *a, const struct cli_reply *refusal);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verb report: a recording as text or JSON, without a daemon. */
-#include "api/cli.h"
+#include "api/cli_options.h"
 
 #include "base/err.h"
 #include "tracers/output.h"
@@ -15,6 +15,7 @@ struct report {
 	struct rec_reader *reader;
 	struct out_layout *layout;
 	bool json, folded;
+	struct out_layout_opts opts;
 	struct profile *profile; /* of folded stacks */
 	struct buf out;
 	struct output_meta meta; /* with the totals, of a first pass */
@@ -115,6 +116,7 @@ static int print(struct report *r, const char *path)
 	if (r->folded && strcmp(r->meta.tracer, "function_graph") != 0)
 		return cli_fail("%s has no stacks: it was not recorded with -p function_graph",
 				path);
+	out_layout_set(r->layout, &r->opts);
 	if (!r->json && !r->folded)
 		out_layout_head(r->layout, &r->out, &r->meta);
 	do {
@@ -139,7 +141,7 @@ int cli_report(struct cli *c, int argc, char **argv)
 	struct report r = { 0 };
 	int opt, status;
 
-	while ((opt = getopt_long(argc, argv, CLI_COMMON_SHORT, longs, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "O:" CLI_COMMON_SHORT, longs, NULL)) != -1) {
 		if (opt == 'f') {
 			r.json = strcmp(optarg, "json") == 0;
 			r.folded = strcmp(optarg, "folded") == 0;
@@ -147,6 +149,10 @@ int cli_report(struct cli *c, int argc, char **argv)
 				return cli_usage(argv[0],
 						 "--format takes text, json or folded, not \"%s\"",
 						 optarg);
+		} else if (opt == 'O') {
+			status = cli_layout_option(argv[0], optarg, &r.opts, NULL);
+			if (status != -1)
+				return status;
 		} else if ((status = cli_common_option(c, argv[0], opt, optarg)) != -1) {
 			return status == CLI_HELP_SHOWN ? CLI_OK : status;
 		}

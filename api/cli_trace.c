@@ -95,7 +95,10 @@ static int follow(struct cli *c, const struct trace_args *a, int fd, const char 
 {
 	_cleanup_free_ char *path = cli_guest_path(a->guest, "/traces");
 	_cleanup_free_ char *id = NULL;
-	struct cli_follow f = { .accept = accept, .out_fd = fd, .duration_ns = a->duration_ns };
+	struct cli_follow f = { .accept = accept,
+				.layout = a->layout.data,
+				.out_fd = fd,
+				.duration_ns = a->duration_ns };
 	struct cli_reply r;
 	int status;
 
@@ -137,7 +140,7 @@ int cli_trace(struct cli *c, int argc, char **argv)
 	int status;
 
 	trace_args_init(&a, "function");
-	status = trace_args_parse(c, argc, argv, "p:" TRACE_SHORT, longs, &a);
+	status = trace_args_parse(c, argc, argv, "p:O:" TRACE_SHORT, longs, &a);
 	if (status == -1) {
 		hold_signals();
 		status = follow(c, &a, STDOUT_FILENO,

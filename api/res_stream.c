@@ -29,6 +29,23 @@ static int take_on_close(struct request *rq, enum stream_on_close *ret)
 	return -EINVAL;
 }
 
+/* layout=NAME,NAME... */
+static int take_layout(struct request *rq, struct out_layout_opts *ret)
+{
+	const char *text = request_query(rq, "layout");
+
+	while (text && *text) {
+		size_t len = strcspn(text, ",");
+
+		if (!out_layout_option(ret, text, len)) {
+			request_refuse(rq, "layout", "must be of " OUT_LAYOUT_OPTIONS);
+			return -EINVAL;
+		}
+		text += len + (text[len] == ',');
+	}
+	return 0;
+}
+
 void res_traces_stream(struct request *rq)
 {
 	struct stream_opts opts = { 0 };
@@ -38,7 +55,7 @@ void res_traces_stream(struct request *rq)
 	int r;
 
 	if (request_query_u64(rq, "after", 0, INT64_MAX, &opts.after) < 0 ||
-	    take_on_close(rq, &opts.on_close) < 0)
+	    take_on_close(rq, &opts.on_close) < 0 || take_layout(rq, &opts.layout) < 0)
 		return;
 	if (strcmp(rq->method, "HEAD") == 0) /* asks, and changes nothing */
 		opts.on_close = STREAM_CLOSE_KEEP;

@@ -375,7 +375,7 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 	meta->n_functions = i.n_functions;
 }
 
-static int put_head(struct stream *s, struct err *err)
+static int put_head(struct stream *s, const struct out_layout_opts *layout, struct err *err)
 {
 	int r = 0;
 
@@ -385,10 +385,12 @@ static int put_head(struct stream *s, struct err *err)
 		r = rec_writer_create(&s->meta, &s->writer, err);
 	if (r < 0)
 		return r;
-	if (s->layout)
+	if (s->layout) {
+		out_layout_set(s->layout, layout);
 		out_layout_head(s->layout, &s->out, &s->meta);
-	else if (s->writer)
+	} else if (s->writer) {
 		rec_writer_head(s->writer, &s->out);
+	}
 	return 0;
 }
 
@@ -427,7 +429,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	trace_get_info(t->trace, &info);
 	if (s->after) /* who goes on has been told of those before */
 		s->lost_seen = info.n_lost;
-	r = put_head(s, err);
+	r = put_head(s, &opts->layout, err);
 	if (r < 0) {
 		stream_free(s);
 		return r;

@@ -34,6 +34,7 @@ struct stream_opts {
 	enum stream_format format;
 	u64 after; /* sequence number; 0 for the oldest kept */
 	enum stream_on_close on_close;
+	struct out_layout_opts layout; /* STREAM_TEXT */
 };
 
 /** stream_names - what an output needs to name addresses of a trace */

@@ -38,6 +38,26 @@ void out_layout_destroy(struct out_layout *l)
 	free(l);
 }
 
+bool out_layout_option(struct out_layout_opts *opts, const char *name, size_t len)
+{
+	const struct {
+		const char *name;
+		bool *on;
+	} options[] = {
+		{ "latency-format", &opts->latency },    { "funcgraph-abstime", &opts->abstime },
+		{ "funcgraph-proc", &opts->proc },       { "funcgraph-tail", &opts->tail },
+		{ "funcgraph-retaddr", &opts->retaddr },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		if (strlen(options[i].name) == len && !memcmp(options[i].name, name, len)) {
+			*options[i].on = true;
+			return true;
+		}
+	}
+	return false;
+}
+
 void out_layout_set(struct out_layout *l, const struct out_layout_opts *opts)
 {
 	out_graph_set(l->graph, opts);

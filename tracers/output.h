@@ -93,6 +93,13 @@ struct out_layout_opts {
 	bool retaddr; /* funcgraph-retaddr (v6.13): where a call was made */
 };
 
+/* The kernel's names of these options, for messages. */
+#define OUT_LAYOUT_OPTIONS \
+	"latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail or funcgraph-retaddr"
+
+/** out_layout_option - turn on the option with the kernel's name @name, @len bytes; false: none has it */
+bool out_layout_option(struct out_layout_opts *opts, const char *name, size_t len);
+
 /** out_layout_set - before the head */
 void out_layout_set(struct out_layout *l, const struct out_layout_opts *opts);
 void out_layout_head(const struct out_layout *l, struct buf *b, const struct output_meta *meta);

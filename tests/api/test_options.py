@@ -44,6 +44,24 @@ class Options(OptionsCase):
                 self.assertIn(b"restored", p.stderr)
                 self.assertIn(f" {words} ", f" {self.d.engine()} ")
 
+    def test_text_options(self):
+        names = ("latency-format", "funcgraph-abstime", "funcgraph-proc", "funcgraph-tail",
+                 "funcgraph-retaddr")
+        path = self.d.dir / "o.hvft"
+        self.run_ok("record", "g", "-p", "function_graph", "--duration", "300ms", "-o", str(path))
+        plain = self.run_ok("report", str(path)).stdout
+        for name in names:
+            self.assertNotEqual(self.run_ok("report", "-O", name, str(path)).stdout, plain, name)
+        # the same over the daemon, which makes the text
+        shown = self.run_ok("trace", "g", "-p", "function_graph", "-O", "funcgraph-proc", "-O",
+                            "latency-format", "--duration", "300ms").stdout.decode()
+        self.assertIn("TASK/PID", shown)
+        self.assertIn("_-----=> irqs-off", shown)
+        for verb, last in (("report", [str(path)]), ("trace", ["g"])):
+            self.fails(verb, "-O", "funcgraph-tale", *last, status=2, words=["-O takes latency-format"])
+        t = self.d.trace()
+        self.problem(self.d.request("GET", f"/v1/traces/{t}/stream?layout=x"), 400, "bad_request")
+
     def test_args_of_function(self):
         self.run_ok("trace", "g", "--args", "--duration", "20ms")
         self.assertRegex(self.d.engine(), "^function .* args:1 switches:0$")
@@ -54,6 +72,7 @@ class Options(OptionsCase):
             for option in ("-g GLOB", "--graph-notrace GLOB", "--max-graph-depth N", "--threshold T",
                            "--no-irqs", "--no-sleep-time", "--retval", "--args", "--switches", "@FILE"):
                 self.assertIn(option, text, verb)
+            self.assertEqual("-O NAME" in text, verb == "trace", verb)
 
     def test_wrong_values(self):
         for options, words in ((["--threshold", "100"], "--threshold takes a time with its unit"),
