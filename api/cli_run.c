@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verb run: start a guest, wait until its kernel is up, attach it. */
-#include "api/accel.h"
 #include "api/cli.h"
 #include "api/cli_qemu.h"
 #include "api/names.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "machine/accel.h"
 
 #include <errno.h>
 #include <getopt.h>
