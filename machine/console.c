@@ -68,6 +68,18 @@ static void *run(void *arg)
 	return NULL;
 }
 
+/* A socket that nobody listens at any more: who made it could not remove it. */
+static void remove_stale(const struct sockaddr_un *addr)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return;
+	if (connect(fd, (const struct sockaddr *)addr, sizeof(*addr)) < 0 && errno == ECONNREFUSED)
+		unlink(addr->sun_path);
+	close(fd);
+}
+
 static int listen_at(const char *path, int *ret, struct err *err)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };
@@ -78,6 +90,7 @@ static int listen_at(const char *path, int *ret, struct err *err)
 		return err_set(err, -ENAMETOOLONG, ERR_BAD_REQUEST, 0,
 			       "%.100s... is too long for a socket's path", path);
 	memcpy(addr.sun_path, path, strlen(path) + 1);
+	remove_stale(&addr);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	before = umask(0177);
 	rc = fd < 0 || bind(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0 || listen(fd, 4) < 0

@@ -160,7 +160,11 @@ static void pm1_io(void *dev, u64 off, u8 *data, u32 len, bool is_write)
 
 void legacy_init(struct legacy *l, void (*end)(void *, enum guest_end, u32), void *arg)
 {
+	u8 unused;
+
 	*l = (struct legacy){ .end = end, .arg = arg };
+	/* the C library opens a file the first time, which it may not do any more once the guest runs */
+	(void)rtc_read(RTC_REG_A, &unused);
 	l->cmos[RTC_REG_B] = RTC_B_24H;
 	pthread_mutex_init(&l->lock, NULL);
 }

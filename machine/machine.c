@@ -2,6 +2,7 @@
 /* Building a guest, starting and ending it. See machine.h. */
 #include "machine/machine.h"
 
+#include "base/cleanup.h"
 #include "machine/boot_x86.h"
 
 #include <errno.h>
@@ -47,13 +48,65 @@ static void on_guest_end(void *arg, enum guest_end how, u32 value)
 	}
 }
 
-static int add_devices(struct machine *m, struct err *err)
+/* Lines that no other device has; all are in the MP table, too. */
+static const u8 virtio_gsi[MACHINE_MAX_VIRTIO] = { 5, 6, 7, 10, 11, 12, 14, 15, 3 };
+
+/* The next free place. Never more than there are, as disks are counted before. */
+static struct irq_line take_place(struct machine *m)
+{
+	u32 i = m->n_virtio++;
+
+	m->place[i] =
+		(struct virtio_place){ MACHINE_VIRTIO_BASE + i * VIRTIO_MMIO_BYTES, virtio_gsi[i] };
+	return (struct irq_line){ kvm_set_irq, m, virtio_gsi[i] };
+}
+
+static int add_virtio(struct machine *m, const struct machine_config *c, struct err *err)
+{
+	int rc;
+
+	virtio_rng_init(&m->rng, &m->mem, take_place(m));
+	rc = bus_add(&m->mmio, m->place[0].base, VIRTIO_MMIO_BYTES, virtio_io, &m->rng, err);
+	for (u32 i = 0; !rc && i < c->n_disks; i++) {
+		struct irq_line irq = take_place(m);
+
+		m->n_disks++;
+		rc = virtio_blk_init(&m->disk[i], c->disk[i].path, c->disk[i].read_only, i, &m->mem,
+				     irq, err);
+		if (!rc)
+			rc = bus_add(&m->mmio, m->place[m->n_virtio - 1].base, VIRTIO_MMIO_BYTES,
+				     virtio_io, &m->disk[i].dev, err);
+	}
+	return rc;
+}
+
+static int add_devices(struct machine *m, const struct machine_config *c, struct err *err)
 {
 	int rc = legacy_add(&m->legacy, &m->pio, err);
 
 	if (!rc)
 		rc = bus_add(&m->pio, SERIAL_COM1, SERIAL_PORTS, serial_io, &m->serial, err);
-	return rc;
+	return rc ? rc : add_virtio(m, c, err);
+}
+
+/*
+ * The kernel's command line. One that is told to do without ACPI learns of virtio devices here. To be
+ * freed; NULL: no memory.
+ */
+static char *command_line(const struct machine *m, const char *given)
+{
+	char *text = strdup(given);
+
+	for (u32 i = 0; text && strstr(given, "acpi=off") && i < m->n_virtio; i++) {
+		char *longer = NULL;
+
+		if (asprintf(&longer, "%s virtio_mmio.device=4K@0x%x:%u", text, m->place[i].base,
+			     m->place[i].gsi) < 0)
+			longer = NULL;
+		free(text);
+		text = longer;
+	}
+	return text;
 }
 
 static int add_vcpus(struct machine *m, u64 entry, struct err *err)
@@ -69,11 +122,23 @@ static int add_vcpus(struct machine *m, u64 entry, struct err *err)
 	return rc;
 }
 
+static int load(struct machine *m, const struct machine_config *c, u64 *entry_ret, struct err *err)
+{
+	_cleanup_free_ char *line = command_line(m, c->cmdline);
+	struct boot_config boot = { .kernel = c->kernel,
+				    .initrd = c->initrd,
+				    .cmdline = line,
+				    .cpus = c->cpus,
+				    .virtio = m->place,
+				    .n_virtio = m->n_virtio };
+
+	if (!line)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
+	return boot_load(&m->mem, &boot, entry_ret, err);
+}
+
 static int set_up(struct machine *m, const struct machine_config *c, struct err *err)
 {
-	struct boot_config boot = {
-		.kernel = c->kernel, .initrd = c->initrd, .cmdline = c->cmdline, .cpus = c->cpus
-	};
 	u64 entry;
 	int rc;
 
@@ -81,9 +146,9 @@ static int set_up(struct machine *m, const struct machine_config *c, struct err 
 	if (!rc)
 		rc = mem_init(&m->mem, c->memory_bytes, err);
 	if (!rc)
-		rc = add_devices(m, err);
+		rc = add_devices(m, c, err);
 	if (!rc)
-		rc = boot_load(&m->mem, &boot, &entry, err);
+		rc = load(m, c, &entry, err);
 	if (!rc)
 		rc = kvm_create_vm(m, err);
 	return rc ? rc : add_vcpus(m, entry, err);
@@ -100,6 +165,8 @@ int machine_create(const struct machine_config *c, struct machine **ret, struct 
 	m->kvm = m->vm = m->mem.fd = -1;
 	m->emulated = c->emulated;
 	pthread_mutex_init(&m->end_lock, NULL);
+	pthread_mutex_init(&m->go_lock, NULL);
+	pthread_cond_init(&m->go, NULL);
 	legacy_init(&m->legacy, on_guest_end, m);
 	serial_init(&m->serial, com1, c->out_fd);
 	m->end_fd = eventfd(0, EFD_CLOEXEC);
@@ -122,7 +189,13 @@ int machine_create(const struct machine_config *c, struct machine **ret, struct 
 int machine_start(struct machine *m, struct err *err)
 {
 	char name[16];
+	int rc;
 
+	rc = virtio_start(&m->rng, err);
+	for (u32 i = 0; !rc && i < m->n_disks; i++)
+		rc = virtio_start(&m->disk[i].dev, err);
+	if (rc)
+		return rc;
 	vcpu_catch_kicks();
 	for (u32 i = 0; i < m->n_vcpus; i++) {
 		struct vcpu *v = &m->vcpu[i];
@@ -138,9 +211,18 @@ int machine_start(struct machine *m, struct err *err)
 	return 0;
 }
 
+void machine_go(struct machine *m)
+{
+	pthread_mutex_lock(&m->go_lock);
+	m->going = true;
+	pthread_cond_broadcast(&m->go);
+	pthread_mutex_unlock(&m->go_lock);
+}
+
 static void stop_vcpus(struct machine *m)
 {
 	__atomic_store_n(&m->stopping, true, __ATOMIC_SEQ_CST);
+	machine_go(m); /* those that still wait */
 	for (u32 i = 0; i < m->n_vcpus; i++) {
 		if (m->vcpu[i].started)
 			vcpu_kick(&m->vcpu[i]);
@@ -156,6 +238,10 @@ void machine_destroy(struct machine *m)
 	if (!m)
 		return;
 	stop_vcpus(m);
+	if (m->n_virtio)
+		virtio_deinit(&m->rng);
+	for (u32 i = 0; i < m->n_disks; i++)
+		virtio_blk_deinit(&m->disk[i]);
 	for (u32 i = 0; i < m->n_vcpus; i++) {
 		if (m->vcpu[i].run)
 			munmap(m->vcpu[i].run, m->run_bytes);
@@ -171,6 +257,8 @@ void machine_destroy(struct machine *m)
 	mem_deinit(&m->mem);
 	serial_deinit(&m->serial);
 	legacy_deinit(&m->legacy);
+	pthread_cond_destroy(&m->go);
+	pthread_mutex_destroy(&m->go_lock);
 	pthread_mutex_destroy(&m->end_lock);
 	free(m->vcpu);
 	free(m);

@@ -6,10 +6,12 @@
 #ifndef MACHINE_MACHINE_H
 #define MACHINE_MACHINE_H
 
+#include "machine/acpi_x86.h"
 #include "machine/bus.h"
 #include "machine/legacy_x86.h"
 #include "machine/mem.h"
 #include "machine/serial.h"
+#include "machine/virtio_devices.h"
 
 #include <linux/kvm.h>
 #include <pthread.h>
@@ -20,11 +22,23 @@
 #define EXIT_USAGE        2
 #define EXIT_GUEST_FAILED 4 /* triple fault, or KVM gave up */
 
+/* Devices are in the hole: virtio from here on, a page each. */
+#define MACHINE_VIRTIO_BASE 0xd0000000u
+#define MACHINE_MAX_DISKS   8
+#define MACHINE_MAX_VIRTIO  (MACHINE_MAX_DISKS + 1)
+
+struct machine_disk {
+	const char *path;
+	bool read_only;
+};
+
 struct machine_config {
 	const char *kernel, *initrd, *cmdline; /* initrd may be NULL */
 	u32 cpus;
 	u64 memory_bytes;
 	int out_fd; /* the serial port's output */
+	struct machine_disk disk[MACHINE_MAX_DISKS];
+	u32 n_disks;
 	bool emulated; /* KVM here emulates kernel code */
 };
 
@@ -46,10 +60,18 @@ struct machine {
 	struct bus pio, mmio;
 	struct legacy legacy;
 	struct serial serial;
+	struct virtio_dev rng;
+	struct virtio_blk disk[MACHINE_MAX_DISKS];
+	u32 n_disks; /* initialised ones */
+	struct virtio_place place[MACHINE_MAX_VIRTIO]; /* the rng's, then the disks' */
+	u32 n_virtio;
 	struct vcpu *vcpu;
 	u32 n_vcpus;
 	bool emulated;
-	bool stopping; /* atomic: vCPUs are to leave KVM_RUN for good */
+	pthread_mutex_t go_lock;
+	pthread_cond_t go;
+	bool going; /* vCPUs may enter the guest */
+	bool stopping; /* atomic: they are to leave it for good */
 	int end_fd; /* eventfd: the guest ended */
 	pthread_mutex_t end_lock;
 	bool ended; /* how is known; the first one to say so counts */
@@ -69,8 +91,11 @@ must_check int machine_create(const struct machine_config *c, struct machine **r
 /** machine_destroy - end all vCPU threads and free everything; NULL is fine */
 void machine_destroy(struct machine *m);
 
-/** machine_start - a thread for each vCPU; the guest runs. -EAGAIN when the host has no more threads. */
+/** machine_start - a thread for each device and vCPU, the latter wait. -EAGAIN: the host has no more. */
 must_check int machine_start(struct machine *m, struct err *err);
+
+/** machine_go - the guest runs; after machine_start() */
+void machine_go(struct machine *m);
 
 /**
  * machine_end - the guest is at its end; the first call counts

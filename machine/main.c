@@ -7,6 +7,7 @@
 #include "machine/console.h"
 #include "machine/machine.h"
 #include "machine/options.h"
+#include "machine/sandbox.h"
 
 #include "base/cleanup.h"
 
@@ -51,13 +52,15 @@ static void wait_for_end(struct machine *m, int signals)
 			    info.ssi_signo, sigdescr_np((int)info.ssi_signo));
 }
 
-static int write_pidfile(const char *path, struct err *err)
+/* It stays open: at the end it is emptied, as files cannot be removed any more by then. */
+static int write_pidfile(const char *path, int *fd_ret, struct err *err)
 {
-	_cleanup_fclose_ FILE *f = fopen(path, "we");
+	_cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
 
-	if (!f || fprintf(f, "%d\n", (int)getpid()) < 0 || fflush(f))
+	if (fd < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
 		return err_set(err, -errno, ERR_IO, 0, "--pidfile %s: %s", path,
 			       strerrordesc_np(errno));
+	*fd_ret = no_cleanup_fd(fd);
 	return 0;
 }
 
@@ -92,33 +95,35 @@ static int daemonize(int *ready_ret)
 	return -1;
 }
 
-/* From here on the guest runs. Return: exit status. */
+/* Run the guest to its end. Return: exit status. */
 static int run(struct machine *m, const struct options *o, int ready, int signals)
 {
+	_cleanup_close_ int pidfile = -1;
 	struct console console;
 	struct err err = { 0 };
 	int rc;
 
 	rc = console_open(&console, o->input, &m->serial, &err);
 	if (!rc && o->pidfile)
-		rc = write_pidfile(o->pidfile, &err);
+		rc = write_pidfile(o->pidfile, &pidfile, &err);
 	if (!rc)
 		rc = machine_start(m, &err);
 	if (!rc)
 		rc = console_start(&console, &err);
+	if (!rc)
+		rc = sandbox_enter(&err);
 	if (rc) {
 		console_close(&console);
 		return fail(&err);
 	}
+	machine_go(m);
 	/* who started us and went away meanwhile does not want the guest */
 	if (ready >= 0 && write(ready, "1", 1) != 1)
 		machine_end(m, EXIT_CANNOT_START, "nobody waits for the guest any more");
 	wait_for_end(m, signals);
 	console_close(&console);
-	if (o->pidfile)
-		unlink(o->pidfile);
-	if (o->input && strcmp(o->input, "-") != 0)
-		unlink(o->input);
+	if (pidfile >= 0)
+		(void)!ftruncate(pidfile, 0);
 	fprintf(stderr, "hvftrace-vmm: %s\n", m->why);
 	return m->status;
 }
@@ -149,6 +154,8 @@ int main(int argc, char **argv)
 		.out_fd = STDOUT_FILENO,
 		.emulated = accel.insns_per_sec > 0 && !accel.use_kvm,
 	};
+	memcpy(config.disk, o.disk, sizeof(config.disk));
+	config.n_disks = o.n_disks;
 	if (o.console)
 		config.out_fd = open(o.console, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	signals = open_signals();

@@ -2,7 +2,6 @@
 /* The command line of hvftrace-vmm. See options.h. */
 #include "machine/options.h"
 
-#include "machine/machine.h"
 #include "machine/mptable_x86.h"
 
 #include <errno.h>
@@ -21,9 +20,10 @@ static const char help[] =
 	"  --append TEXT    the kernel's command line\n"
 	"  --cpus N         1 when not given\n"
 	"  --memory SIZE    512M when not given\n"
+	"  --disk FILE      a raw disk; up to 8. --disk-readonly FILE: the guest may not write to it\n"
 	"  --console FILE   what the guest's serial port sends; standard output when not given\n"
 	"  --input -|PATH   what it receives: standard input, or from clients of a new unix socket\n"
-	"  --pidfile FILE   is written once the guest runs\n"
+	"  --pidfile FILE   holds our pid while the guest runs, then nothing\n"
 	"  --daemonize      return once the guest runs\n"
 	"  --version, --help\n"
 	"\n"
@@ -65,6 +65,14 @@ static bool parse_size(const char *text, u64 *ret)
 	return true;
 }
 
+static int take_disk(struct options *o, bool read_only)
+{
+	if (o->n_disks == MACHINE_MAX_DISKS)
+		return usage("at most %d disks", MACHINE_MAX_DISKS);
+	o->disk[o->n_disks++] = (struct machine_disk){ optarg, read_only };
+	return -1;
+}
+
 static int take_option(int opt, struct options *o)
 {
 	u64 n;
@@ -89,6 +97,9 @@ static int take_option(int opt, struct options *o)
 			return usage("--memory takes 16M to 4T, not \"%s\"", optarg);
 		o->memory_bytes = (n + PAGE_SIZE - 1) & PAGE_MASK;
 		return -1;
+	case 'D':
+	case 'R':
+		return take_disk(o, opt == 'R');
 	case 'C':
 		o->console = optarg;
 		return -1;
@@ -121,6 +132,8 @@ int options_parse(int argc, char **argv, struct options *ret)
 		{ "append", required_argument, NULL, 'a' },
 		{ "cpus", required_argument, NULL, 'c' },
 		{ "memory", required_argument, NULL, 'm' },
+		{ "disk", required_argument, NULL, 'D' },
+		{ "disk-readonly", required_argument, NULL, 'R' },
 		{ "console", required_argument, NULL, 'C' },
 		{ "input", required_argument, NULL, 'I' },
 		{ "pidfile", required_argument, NULL, 'p' },

@@ -3,13 +3,15 @@
 #ifndef MACHINE_OPTIONS_H
 #define MACHINE_OPTIONS_H
 
-#include "base/types.h"
+#include "machine/machine.h"
 
 struct options {
 	const char *kernel, *initrd, *append; /* the latter two may be NULL */
 	const char *console; /* file for the serial port's output; NULL: standard output */
 	const char *input; /* "-", or the path of a socket to listen on; NULL: none */
 	const char *pidfile; /* NULL: none */
+	struct machine_disk disk[MACHINE_MAX_DISKS];
+	u32 n_disks;
 	u32 cpus;
 	u64 memory_bytes;
 	bool daemonize;

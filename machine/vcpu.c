@@ -117,6 +117,10 @@ void *vcpu_thread(void *arg)
 	struct vcpu *v = arg;
 	struct machine *m = v->m;
 
+	pthread_mutex_lock(&m->go_lock);
+	while (!m->going)
+		pthread_cond_wait(&m->go, &m->go_lock);
+	pthread_mutex_unlock(&m->go_lock);
 	while (!__atomic_load_n(&m->stopping, __ATOMIC_SEQ_CST)) {
 		if (ioctl(v->fd, KVM_RUN, 0) == 0) {
 			if (!handle_exit(v))

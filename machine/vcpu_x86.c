@@ -78,13 +78,15 @@ static int set_lapic(const struct vcpu *v, struct err *err)
 
 static int set_msrs(const struct vcpu *v, struct err *err)
 {
-	struct {
-		struct kvm_msrs head;
-		struct kvm_msr_entry entry[1];
-	} msrs = { .head.nmsrs = 1,
-		   .entry = { { .index = MSR_MISC_ENABLE, .data = MISC_FAST_STRING } } };
+	/* a struct kvm_msrs with one entry */
+	_Alignas(struct kvm_msrs)
+		u8 room[sizeof(struct kvm_msrs) + sizeof(struct kvm_msr_entry)] = { 0 };
+	struct kvm_msr_entry entry = { .index = MSR_MISC_ENABLE, .data = MISC_FAST_STRING };
+	struct kvm_msrs *msrs = (void *)room;
 
-	if (ioctl(v->fd, KVM_SET_MSRS, &msrs) < 0)
+	msrs->nmsrs = 1;
+	memcpy(msrs->entries, &entry, sizeof(entry));
+	if (ioctl(v->fd, KVM_SET_MSRS, msrs) < 0)
 		return kvm_failed(err, "a vCPU's registers");
 	return 0;
 }

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 
-from daemon import binary
+from daemon import binary, is_release
 from guest import TOP, die_with_parent, wait_for
 from small import need_kvm
 from testlib import main
@@ -106,11 +106,14 @@ def test_signals_and_daemon():
     with Bare(LOOPS) as g:
         p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--pidfile", f"{g.dir.name}/pid"],
                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-        wait_for("it runs", pathlib.Path(g.dir.name, "pid").exists)
+        pidfile = pathlib.Path(g.dir.name, "pid")
+        wait_for("it runs", lambda: pidfile.exists() and pidfile.read_text())
+        confined = re.search(r"^Seccomp:\s+(\d)", pathlib.Path(f"/proc/{p.pid}/status").read_text(), re.M)
+        assert confined.group(1) == "2" or not is_release(), "seccomp is off"
         p.terminate()
         _, err = p.communicate(timeout=30)
         assert (p.returncode, err) == (0, "hvftrace-vmm: the guest was ended by signal 15 (Terminated)\n")
-        assert not os.path.exists(f"{g.dir.name}/pid")
+        assert pidfile.read_text() == ""
         # in the background: returns once the guest runs; what it says at its end goes where it did before
         log = pathlib.Path(g.dir.name, "log")
         with open(log, "wb") as f:
@@ -118,7 +121,7 @@ def test_signals_and_daemon():
                                 "--console", "/dev/null", "--pidfile", f"{g.dir.name}/pid"],
                                stdin=subprocess.DEVNULL, stderr=f, timeout=60)
         assert q.returncode == 0, (q, log.read_text())
-        pid = int(pathlib.Path(g.dir.name, "pid").read_text())
+        pid = int(pidfile.read_text())
         os.kill(pid, signal.SIGINT)
         wait_for("it ends", lambda: not os.path.exists(f"/proc/{pid}"))
         assert log.read_text() == "hvftrace-vmm: the guest was ended by signal 2 (Interrupt)\n"

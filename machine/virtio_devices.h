@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The virtio devices that a guest of ours may have. */
+#ifndef MACHINE_VIRTIO_DEVICES_H
+#define MACHINE_VIRTIO_DEVICES_H
+
+#include "machine/virtio_mmio.h"
+
+/* A disk: a raw file or block device. */
+struct virtio_blk {
+	struct virtio_dev dev;
+	int fd; /* -1: none */
+	u64 bytes; /* whole sectors of 512 */
+	bool read_only;
+	char serial[20]; /* not terminated when it is full */
+};
+
+/**
+ * virtio_blk_init - a disk for a guest
+ * @path: opened for reading and writing; locked, so that no second guest writes to it
+ *
+ * Return: 0; -EBUSY another process holds its lock; -EINVAL no sector of data; errors of open(2).
+ * virtio_blk_deinit() is fine after a failure. Source: VIRTIO 1.2, 5.2.
+ */
+must_check int virtio_blk_init(struct virtio_blk *b, const char *path, bool read_only, u32 index,
+			       const struct guest_mem *mem, struct irq_line irq, struct err *err);
+void virtio_blk_deinit(struct virtio_blk *b);
+
+/** virtio_rng_init - random numbers of the host's. Source: VIRTIO 1.2, 5.4. */
+void virtio_rng_init(struct virtio_dev *d, const struct guest_mem *mem, struct irq_line irq);
+
+#endif
