@@ -18,7 +18,7 @@ import tempfile
 import time
 
 from daemon import binary
-from guest import TOP, GuestError, Skip, die_with_parent, wait_for
+from guest import TOP, TROUBLE, GuestError, Skip, die_with_parent, wait_for
 
 # What a nested KVM that emulates kernel-mode code needs; others do not mind. The initcalls left out use
 # instructions that it cannot emulate, or take many seconds of emulation and nothing here needs them.
@@ -68,18 +68,22 @@ def make_initrd(folder):
     return path
 
 
+def boot_line(append=""):
+    return f"console=ttyS0 quiet panic=-1 reboot=k {EMULATED} {append}".strip()
+
+
 class SmallGuest:
     """
     image:   "vmlinux" (ELF) or "vmlinuz" (bzImage)
     mem:     MiB
-    append:  more of the kernel command line
+    append:  more of the kernel command line; what comes later counts
     extra:   more arguments for hvftrace-vmm
     """
 
-    def __init__(self, image="vmlinux", mem=64, cpus=2, append="", extra=(), timeout=100):
+    def __init__(self, image="vmlinux", mem=64, cpus=2, append="acpi=off", extra=(), timeout=240):
         self.image, self.mem, self.cpus, self.append, self.extra = image, mem, cpus, append, list(extra)
         self.timeout = timeout
-        self.process = self.input = self.dir = None
+        self.pid = self.process = self.input = self.dir = None
 
     def __enter__(self):
         return self.start()
@@ -93,37 +97,46 @@ class SmallGuest:
         self.symbols = self._read_map(kernel / "System.map")
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-small-"))
         self.console_path, self.log_path = self.dir / "console.log", self.dir / "vmm.log"
+        self.socket_path = self.dir / "input"
+        start = time.monotonic()
         try:
-            self._start(kernel)
+            self._start(kernel / self.image, make_initrd(self.dir))
+            self.boot_seconds = time.monotonic() - start
+            self.input = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            self.input.connect(str(self.socket_path))
         except BaseException:
             self.stop()
             raise
         return self
 
-    def _start(self, kernel):
-        socket_path = self.dir / "input"
-        args = [binary("hvftrace-vmm"), "--kernel", kernel / self.image, "--initrd", make_initrd(self.dir),
+    def _start(self, kernel, initrd):
+        args = [binary("hvftrace-vmm"), "--kernel", kernel, "--initrd", initrd,
                 "--cpus", str(self.cpus), "--memory", f"{self.mem}M", "--console", self.console_path,
-                "--input", socket_path, "--append",
-                f"console=ttyS0 quiet panic=-1 reboot=k {EMULATED} {self.append}".strip()]
-        start = time.monotonic()
+                "--input", self.socket_path, "--append", boot_line(self.append)]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(args + self.extra, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, start_new_session=True, preexec_fn=die_with_parent)
+        self.pid = self.process.pid
+        self.wait_ready()
+
+    def wait_ready(self):
         self.wait_console(r"^HVF-READY", self.timeout)
-        self.boot_seconds = time.monotonic() - start
-        self.input = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.input.connect(str(socket_path))
+
+    def running(self):
+        return self.process.poll() is None
+
+    def _end(self):
+        if self.running():
+            self.process.kill()
+        self.process.wait()
 
     def stop(self):
         if self.input:
             self.input.close()
             self.input = None
-        if self.process:
-            if self.process.poll() is None:
-                self.process.kill()
-            self.process.wait()
-            self.process = None
+        if self.pid:
+            self._end()
+            self.pid = None
         if self.dir:
             shutil.rmtree(self.dir, ignore_errors=True)
             self.dir = None
@@ -132,10 +145,6 @@ class SmallGuest:
     def _read_map(path):
         words = (line.split() for line in path.read_text().splitlines())
         return {name: int(addr, 16) for addr, _, name in words}
-
-    @property
-    def pid(self):
-        return self.process.pid
 
     @property
     def target(self):
@@ -154,9 +163,8 @@ class SmallGuest:
         """Returns the match once the console shows it, from character `after` on."""
         def look():
             m = re.search(pattern, self.console()[after:], re.M)
-            if not m and self.process.poll() is not None:
-                raise GuestError(f"the VMM ended with {self.process.returncode}: {self.log()}\n"
-                                 f"{self.console()[-2000:]}")
+            if not m and not self.running():
+                raise GuestError(f"the VMM ended: {self.log()}\n{self.console()[-2000:]}")
             return m
         try:
             return wait_for(f"the console shows {pattern}", look, timeout, 0.1)
@@ -173,12 +181,9 @@ class SmallGuest:
         m = self.wait_console(r"^HVF-DONE.*\n", timeout, before)
         return self.console()[before:before + m.end()]
 
-    def wait_end(self, timeout=60):
-        """Returns the VMM's exit status once it has ended by itself."""
-        return self.process.wait(timeout)
-
-    def signal(self, sig=signal.SIGTERM):
-        self.process.send_signal(sig)
+    def wait_end(self, timeout=30):
+        """Returns once the VMM has ended by itself."""
+        wait_for("the VMM ends", lambda: not self.running(), timeout)
 
     # the guest's memory, found without the product: one mapping of a memfd, the image at its own addresses
 
@@ -198,6 +203,35 @@ class SmallGuest:
         return self.read_kernel(start, (end - start + 4095) & ~4095)
 
     def assert_no_warnings(self):
-        from guest import TROUBLE
         bad = [l for l in self.console().splitlines() if TROUBLE.search(l)]
         assert not bad, "the guest's kernel complains:\n" + "\n".join(bad[:20])
+
+
+class RunGuest(SmallGuest):
+    """As above, started by `hvftrace run --accel kvm`, which attaches it to the daemon under this name."""
+
+    def __init__(self, daemon, name, **more):
+        super().__init__(**more)
+        self.daemon, self.name = daemon, name
+
+    def _start(self, kernel, initrd):
+        p = self.daemon.cli("run", "--kernel", kernel, "--initrd", initrd, "--accel", "kvm",
+                            "--name", self.name, "--cpus", str(self.cpus), "--memory", f"{self.mem}M",
+                            "--append", boot_line(self.append), "--timeout", str(self.timeout), *self.extra,
+                            timeout=self.timeout + 20, env={"XDG_RUNTIME_DIR": str(self.dir)})
+        folder = self.dir / "hvftrace/guests" / self.name
+        self.console_path, self.log_path = folder / "console.log", folder / "vmm.log"
+        self.socket_path = folder / "input"
+        if p.returncode:
+            raise GuestError(f"run: {p.stderr} {self.console()[-2000:]}")
+        self.pid = int((folder / "pid").read_text())
+
+    def running(self):
+        try:
+            return ") Z " not in pathlib.Path(f"/proc/{self.pid}/stat").read_text()
+        except FileNotFoundError:
+            return False
+
+    def _end(self):
+        if self.running():
+            os.kill(self.pid, signal.SIGKILL)
