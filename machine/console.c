@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Who types at a guest's serial port. See console.h. */
+/* Who types at a guest's console. See console.h. */
 #include "machine/console.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ static bool pass_on(const struct console *c, int fd)
 			continue;
 		if (n <= 0)
 			return true;
-		if (!serial_receive(c->serial, buf, (size_t)n))
+		if (!c->sink.receive(c->sink.dev, buf, (size_t)n))
 			return false;
 	}
 }
@@ -106,11 +106,11 @@ static int listen_at(const char *path, int *ret, struct err *err)
 	return err_set(err, rc, ERR_IO, 0, "--input %s: %s", path, strerrordesc_np(-rc));
 }
 
-int console_open(struct console *c, const char *input, struct serial *serial, struct err *err)
+int console_open(struct console *c, const char *input, struct console_sink sink, struct err *err)
 {
 	int rc = 0;
 
-	*c = (struct console){ .serial = serial, .fd = -1, .stop_fd = -1 };
+	*c = (struct console){ .sink = sink, .fd = -1, .stop_fd = -1 };
 	if (!input)
 		return 0;
 	c->listens = strcmp(input, "-") != 0;
@@ -146,7 +146,7 @@ void console_close(struct console *c)
 	const u64 one = 1;
 
 	if (c->started) {
-		serial_close(c->serial);
+		c->sink.close(c->sink.dev);
 		(void)!write(c->stop_fd, &one, sizeof(one));
 		pthread_join(c->thread, NULL);
 	}

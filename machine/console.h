@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who types at a guest's serial port: standard input, or the clients of a socket. */
+/* Who types at a guest's console: standard input, or the clients of a socket. */
 #ifndef MACHINE_CONSOLE_H
 #define MACHINE_CONSOLE_H
 
-#include "machine/serial.h"
+#include "base/err.h"
+#include "base/types.h"
 
 #include <pthread.h>
 
+/* The device that takes what is typed: serial.h, virtio_devices.h. */
+struct console_sink {
+	void *dev;
+	bool (*receive)(void *dev, const u8 *buf, size_t n);
+	void (*close)(void *dev);
+};
+
 struct console {
-	struct serial *serial;
+	struct console_sink sink;
 	int fd; /* read from, or accepted at; -1: none */
 	int stop_fd; /* eventfd */
 	bool listens;
@@ -22,7 +30,7 @@ struct console {
  *
  * Return: 0; -EADDRINUSE something is at the path; other system errors of socket(2), bind(2).
  */
-must_check int console_open(struct console *c, const char *input, struct serial *serial,
+must_check int console_open(struct console *c, const char *input, struct console_sink sink,
 			    struct err *err);
 
 /** console_start - a thread that passes it on, one client at a time; -EAGAIN */

@@ -49,7 +49,7 @@ static void on_guest_end(void *arg, enum guest_end how, u32 value)
 }
 
 /* Lines that no other device has; all are in the MP table, too. */
-static const u8 virtio_gsi[MACHINE_MAX_VIRTIO] = { 5, 6, 7, 10, 11, 12, 14, 15, 3 };
+static const u8 virtio_gsi[MACHINE_MAX_VIRTIO] = { 5, 6, 7, 10, 11, 12, 14, 15, 3, 13 };
 
 /* The next free place. Never more than there are, as disks are counted before. */
 static struct irq_line take_place(struct machine *m)
@@ -59,6 +59,35 @@ static struct irq_line take_place(struct machine *m)
 	m->place[i] =
 		(struct virtio_place){ MACHINE_VIRTIO_BASE + i * VIRTIO_MMIO_BYTES, virtio_gsi[i] };
 	return (struct irq_line){ kvm_set_irq, m, virtio_gsi[i] };
+}
+
+/* Is the console that the kernel's command line names last, the one it reads from, hvc0? */
+static bool wants_hvc(const char *cmdline)
+{
+	static const char option[] = "console=";
+	const char *last = NULL;
+
+	for (const char *at = strstr(cmdline, option); at; at = strstr(at + 1, option)) {
+		if (at == cmdline || at[-1] == ' ')
+			last = at + strlen(option);
+	}
+	return last && strncmp(last, "hvc", 3) == 0;
+}
+
+struct console_sink machine_console(struct machine *m)
+{
+	if (m->has_hvc)
+		return (struct console_sink){ &m->hvc, virtio_console_receive,
+					      virtio_console_close };
+	return (struct console_sink){ &m->serial, serial_receive, serial_close };
+}
+
+static int add_hvc(struct machine *m, const struct machine_config *c, struct err *err)
+{
+	virtio_console_init(&m->hvc, c->out_fd, &m->mem, take_place(m));
+	m->has_hvc = true;
+	return bus_add(&m->mmio, m->place[m->n_virtio - 1].base, VIRTIO_MMIO_BYTES, virtio_io,
+		       &m->hvc.dev, err);
 }
 
 static int add_virtio(struct machine *m, const struct machine_config *c, struct err *err)
@@ -77,6 +106,8 @@ static int add_virtio(struct machine *m, const struct machine_config *c, struct 
 			rc = bus_add(&m->mmio, m->place[m->n_virtio - 1].base, VIRTIO_MMIO_BYTES,
 				     virtio_io, &m->disk[i].dev, err);
 	}
+	if (!rc && wants_hvc(c->cmdline))
+		rc = add_hvc(m, c, err);
 	return rc;
 }
 
@@ -194,6 +225,8 @@ int machine_start(struct machine *m, struct err *err)
 	rc = virtio_start(&m->rng, err);
 	for (u32 i = 0; !rc && i < m->n_disks; i++)
 		rc = virtio_start(&m->disk[i].dev, err);
+	if (!rc && m->has_hvc)
+		rc = virtio_start(&m->hvc.dev, err);
 	if (rc)
 		return rc;
 	vcpu_catch_kicks();
@@ -242,6 +275,8 @@ void machine_destroy(struct machine *m)
 		virtio_deinit(&m->rng);
 	for (u32 i = 0; i < m->n_disks; i++)
 		virtio_blk_deinit(&m->disk[i]);
+	if (m->has_hvc)
+		virtio_console_deinit(&m->hvc);
 	for (u32 i = 0; i < m->n_vcpus; i++) {
 		if (m->vcpu[i].run)
 			munmap(m->vcpu[i].run, m->run_bytes);

@@ -8,6 +8,7 @@
 
 #include "machine/acpi_x86.h"
 #include "machine/bus.h"
+#include "machine/console.h"
 #include "machine/legacy_x86.h"
 #include "machine/mem.h"
 #include "machine/serial.h"
@@ -25,7 +26,7 @@
 /* Devices are in the hole: virtio from here on, a page each. */
 #define MACHINE_VIRTIO_BASE 0xd0000000u
 #define MACHINE_MAX_DISKS   8
-#define MACHINE_MAX_VIRTIO  (MACHINE_MAX_DISKS + 1)
+#define MACHINE_MAX_VIRTIO  (MACHINE_MAX_DISKS + 2)
 
 struct machine_disk {
 	const char *path;
@@ -36,7 +37,7 @@ struct machine_config {
 	const char *kernel, *initrd, *cmdline; /* initrd may be NULL */
 	u32 cpus;
 	u64 memory_bytes;
-	int out_fd; /* the serial port's output */
+	int out_fd; /* the consoles' output */
 	struct machine_disk disk[MACHINE_MAX_DISKS];
 	u32 n_disks;
 	bool emulated; /* KVM here emulates kernel code */
@@ -61,9 +62,11 @@ struct machine {
 	struct legacy legacy;
 	struct serial serial;
 	struct virtio_dev rng;
+	struct virtio_console hvc;
+	bool has_hvc;
 	struct virtio_blk disk[MACHINE_MAX_DISKS];
 	u32 n_disks; /* initialised ones */
-	struct virtio_place place[MACHINE_MAX_VIRTIO]; /* the rng's, then the disks' */
+	struct virtio_place place[MACHINE_MAX_VIRTIO]; /* the rng's, the disks', the console's */
 	u32 n_virtio;
 	struct vcpu *vcpu;
 	u32 n_vcpus;
@@ -93,6 +96,9 @@ void machine_destroy(struct machine *m);
 
 /** machine_start - a thread for each device and vCPU, the latter wait. -EAGAIN: the host has no more. */
 must_check int machine_start(struct machine *m, struct err *err);
+
+/** machine_console - the device that takes what is typed: the one that the command line names last */
+struct console_sink machine_console(struct machine *m);
 
 /** machine_go - the guest runs; after machine_start() */
 void machine_go(struct machine *m);

@@ -103,7 +103,7 @@ static int run(struct machine *m, const struct options *o, int ready, int signal
 	struct err err = { 0 };
 	int rc;
 
-	rc = console_open(&console, o->input, &m->serial, &err);
+	rc = console_open(&console, o->input, machine_console(m), &err);
 	if (!rc && o->pidfile)
 		rc = write_pidfile(o->pidfile, &pidfile, &err);
 	if (!rc)

@@ -21,7 +21,7 @@ static const char help[] =
 	"  --cpus N         1 when not given\n"
 	"  --memory SIZE    512M when not given\n"
 	"  --disk FILE      a raw disk; up to 8. --disk-readonly FILE: the guest may not write to it\n"
-	"  --console FILE   what the guest's serial port sends; standard output when not given\n"
+	"  --console FILE   what the guest's console sends; standard output when not given\n"
 	"  --input -|PATH   what it receives: standard input, or from clients of a new unix socket\n"
 	"  --pidfile FILE   holds our pid while the guest runs, then nothing\n"
 	"  --daemonize      return once the guest runs\n"

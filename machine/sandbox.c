@@ -56,6 +56,7 @@ static const unsigned long kvm_ioctls[] = {
 
 static int allow_all(scmp_filter_ctx ctx)
 {
+	const struct scmp_arg_cmp own_process = { 0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0 };
 	int rc = 0;
 
 	for (size_t i = 0; !rc && i < ARRAY_SIZE(plain_calls); i++)
@@ -76,8 +77,7 @@ static int allow_all(scmp_filter_ctx ctx)
 				      SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
 	/* kicks, within this process */
 	if (!rc)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1,
-				      SCMP_A0(SCMP_CMP_EQ, (scmp_datum_t)getpid()));
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, own_process);
 	return rc;
 }
 

@@ -196,8 +196,9 @@ void serial_io(void *dev, u64 off, u8 *data, u32 len, bool is_write)
 	pthread_mutex_unlock(&s->lock);
 }
 
-bool serial_receive(struct serial *s, const u8 *buf, size_t n)
+bool serial_receive(void *dev, const u8 *buf, size_t n)
 {
+	struct serial *s = dev;
 	bool open;
 
 	pthread_mutex_lock(&s->lock);
@@ -212,8 +213,10 @@ bool serial_receive(struct serial *s, const u8 *buf, size_t n)
 	return open;
 }
 
-void serial_close(struct serial *s)
+void serial_close(void *dev)
 {
+	struct serial *s = dev;
+
 	pthread_mutex_lock(&s->lock);
 	s->closed = true;
 	pthread_cond_broadcast(&s->room);

@@ -38,9 +38,9 @@ void serial_io(void *dev, u64 off, u8 *data, u32 len, bool is_write);
  * Context: one thread other than a vCPU's; waits while the guest takes nothing. Return: false once
  * serial_close() was called.
  */
-must_check bool serial_receive(struct serial *s, const u8 *buf, size_t n);
+must_check bool serial_receive(void *dev, const u8 *buf, size_t n);
 
 /** serial_close - nobody waits in serial_receive() any more */
-void serial_close(struct serial *s);
+void serial_close(void *dev);
 
 #endif

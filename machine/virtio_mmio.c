@@ -59,7 +59,7 @@ void virtio_run_queue(struct virtio_dev *d, u32 queue)
 	u32 generation, written;
 
 	pthread_mutex_lock(&d->lock);
-	while (is_live(d) && !d->stopping) {
+	while (is_live(d) && !d->stopping && (!d->ops->has_work || d->ops->has_work(d, queue))) {
 		int got = virtq_pop(q, &c);
 
 		if (got < 0)
@@ -76,6 +76,14 @@ void virtio_run_queue(struct virtio_dev *d, u32 queue)
 		if (virtq_wants_interrupt(q))
 			interrupt(d, VIRTIO_MMIO_INT_VRING);
 	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+void virtio_kick(struct virtio_dev *d, u32 queue)
+{
+	pthread_mutex_lock(&d->lock);
+	d->kicked |= 1u << queue;
+	pthread_cond_signal(&d->kick);
 	pthread_mutex_unlock(&d->lock);
 }
 

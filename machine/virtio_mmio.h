@@ -26,6 +26,11 @@ struct virtio_ops {
 	 * device's thread, no lock held; the driver may reset the device meanwhile.
 	 */
 	u32 (*handle)(struct virtio_dev *d, u32 queue, const struct virtq_chain *c);
+	/*
+	 * optional; is there anything to do with a request of this queue? Else it is left for a
+	 * virtio_kick(). Context: as handle(), but under the device's lock.
+	 */
+	bool (*has_work)(struct virtio_dev *d, u32 queue);
 };
 
 struct virtio_dev {
@@ -57,6 +62,9 @@ void virtio_init(struct virtio_dev *d, const struct virtio_ops *ops, void *priv,
 
 /** virtio_start - its thread; -EAGAIN when there can be no more */
 must_check int virtio_start(struct virtio_dev *d, struct err *err);
+
+/** virtio_kick - look at a queue again. Context: any thread, not under the device's lock. */
+void virtio_kick(struct virtio_dev *d, u32 queue);
 
 /** virtio_stop - end the thread, after the request that it is at */
 void virtio_stop(struct virtio_dev *d);

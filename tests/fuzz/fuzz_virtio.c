@@ -25,6 +25,7 @@
 static struct guest_mem mem;
 static struct virtio_blk blk;
 static struct virtio_dev rng;
+static struct virtio_console hvc;
 static char disk[64];
 
 static void ignore(void *arg, u32 gsi, bool level)
@@ -34,8 +35,7 @@ static void ignore(void *arg, u32 gsi, bool level)
 	(void)level;
 }
 
-static u32 (*real_handle)(struct virtio_dev *, u32, const struct virtq_chain *);
-static struct virtio_ops checked_ops[2];
+static const struct virtio_ops *blk_ops, *rng_ops, *hvc_ops; /* the devices' own */
 
 /* Every buffer is guest RAM, and no more is said to be written than there is room for. */
 static u32 check_and_handle(struct virtio_dev *d, u32 queue, const struct virtq_chain *c)
@@ -58,7 +58,7 @@ static u32 check_and_handle(struct virtio_dev *d, u32 queue, const struct virtq_
 	/* what one request may move is bounded by RAM, not by time: leave out the largest */
 	if (bytes > 1u << 20)
 		return 0;
-	n = (d == &rng ? checked_ops[1].handle : real_handle)(d, queue, c);
+	n = (d == &rng ? rng_ops : d == &hvc.dev ? hvc_ops : blk_ops)->handle(d, queue, c);
 	if (n > c->in_bytes)
 		abort();
 	return n;
@@ -109,16 +109,26 @@ static void start_devices(void)
 		abort();
 	}
 	virtio_rng_init(&rng, &mem, irq);
-	checked_ops[0] = *blk.dev.ops;
-	checked_ops[1] = *rng.ops;
-	real_handle = checked_ops[0].handle;
+	virtio_console_init(&hvc, -1, &mem, irq);
+	blk_ops = blk.dev.ops;
+	rng_ops = rng.ops;
+	hvc_ops = hvc.dev.ops;
+	if (!virtio_console_receive(&hvc, (const u8 *)"some bytes that were typed", 26))
+		abort();
+}
+
+static struct virtio_dev *device(u8 kind)
+{
+	struct virtio_dev *const d[] = { &blk.dev, &rng, &hvc.dev, &hvc.dev };
+
+	return d[kind >> 6];
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct virtio_ops blk_ops, rng_ops;
+	struct virtio_ops ops[3];
 	size_t n_ops;
 
 	if (size < 1)
@@ -126,18 +136,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	n_ops = MIN((size_t)data[0] % MAX_OPS, (size - 1) / OP_BYTES);
 	set_up();
 	start_devices();
-	blk_ops = checked_ops[0];
-	rng_ops = checked_ops[1];
-	blk_ops.handle = rng_ops.handle = check_and_handle;
-	blk.dev.ops = &blk_ops;
-	rng.ops = &rng_ops;
+	for (u8 i = 0; i < 3; i++) {
+		struct virtio_dev *d = device((u8)(i << 6));
+
+		ops[i] = *d->ops;
+		ops[i].handle = check_and_handle;
+		d->ops = &ops[i];
+	}
 	/* queues first, then what they may point to */
 	memset(mem.base + PREPARED, 0, 0x4000);
 	memcpy(mem.base + PREPARED, data + 1 + n_ops * OP_BYTES,
 	       MIN(size - 1 - n_ops * OP_BYTES, (size_t)0x4000));
 	for (size_t i = 0; i < n_ops; i++) {
 		const u8 *op = data + 1 + i * OP_BYTES;
-		struct virtio_dev *d = op[0] & 0x80 ? &rng : &blk.dev;
+		struct virtio_dev *d = device(op[0]);
 		u32 value;
 		u16 place;
 
@@ -156,11 +168,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			break;
 		default:
 			memcpy(mem.base + PREPARED + place % 0x3ffc, &value, sizeof(value));
-			virtio_run_queue(d, 0);
+			virtio_run_queue(d, op[1] % d->ops->n_queues);
 			break;
 		}
 	}
 	virtio_blk_deinit(&blk);
 	virtio_deinit(&rng);
+	virtio_console_deinit(&hvc);
 	return 0;
 }

@@ -401,6 +401,61 @@ static void test_disk_is_kept(void **state)
 	close(fd);
 }
 
+static void test_console(void **state)
+{
+	struct virtio_console v;
+	char text[8] = "";
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	virtio_console_init(&v, fds[1], &m, irq);
+	bring_up(&v.dev); /* queue 0: to receive */
+	desc(0, BUFFER, 4, VRING_DESC_F_WRITE, 0);
+	desc(1, BUFFER + 8, 4, VRING_DESC_F_WRITE, 0);
+	offer(0);
+	offer(1);
+	virtio_run_queue(&v.dev, 0);
+	assert_int_equal(get16(USED + 2), 0); /* nothing was typed */
+	assert_true(virtio_console_receive(&v, (const u8 *)"typed", 5));
+	virtio_run_queue(&v.dev, 0);
+	assert_int_equal(get16(USED + 2), 2);
+	assert_int_equal(get16(USED + 8), 4);
+	assert_int_equal(get16(USED + 16), 1);
+	assert_memory_equal(mem_at(&m, gpa(BUFFER), 4), "type", 4);
+	assert_memory_equal(mem_at(&m, gpa(BUFFER + 8), 1), "d", 1);
+	/* one to read is of no use there: it comes back with nothing in it, and the byte stays */
+	desc(2, BUFFER, 4, 0, 0);
+	offer(2);
+	assert_true(virtio_console_receive(&v, (const u8 *)"x", 1));
+	virtio_run_queue(&v.dev, 0);
+	assert_int_equal(get16(USED + 24), 0);
+	offer(0);
+	virtio_run_queue(&v.dev, 0);
+	assert_memory_equal(mem_at(&m, gpa(BUFFER), 1), "x", 1);
+	/* the other queue sends */
+	out(&v.dev, VIRTIO_MMIO_QUEUE_SEL, 1);
+	out(&v.dev, VIRTIO_MMIO_QUEUE_NUM, SIZE);
+	out(&v.dev, VIRTIO_MMIO_QUEUE_DESC_LOW, DESC);
+	out(&v.dev, VIRTIO_MMIO_QUEUE_AVAIL_LOW, AVAIL);
+	out(&v.dev, VIRTIO_MMIO_QUEUE_USED_LOW, USED);
+	put16(AVAIL + 2, 0);
+	next_avail = 0;
+	out(&v.dev, VIRTIO_MMIO_QUEUE_READY, 1);
+	assert_true(mem_write(&m, gpa(BUFFER), "sent", 4));
+	desc(0, BUFFER, 2, VRING_DESC_F_NEXT, 1);
+	desc(1, BUFFER + 2, 2, 0, 0);
+	offer(0);
+	virtio_run_queue(&v.dev, 1);
+	assert_int_equal(read(fds[0], text, sizeof(text)), 4);
+	assert_string_equal(text, "sent");
+	virtio_console_close(&v);
+	assert_false(virtio_console_receive(&v, (const u8 *)"y", 1));
+	virtio_console_deinit(&v);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,6 +464,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_places, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_registers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_rng, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_console, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_is_kept, set_up, tear_down),
 	};

@@ -211,7 +211,7 @@ __attribute__((used, noreturn)) static void run(void)
 	if (call(NR_FORK, 0, 0, 0, 0) == 0) {
 		for (;;) {
 			open_close(2);
-			sleep_ms(20);
+			sleep_ms(200);
 		}
 	}
 	say("HVF-READY\n");
