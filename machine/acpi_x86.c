@@ -15,6 +15,8 @@
 #define SCI_IRQ      9
 #define ALIGN        64
 
+static const u8 oem_id[6] = { 'H', 'V', 'F', 'T', 'R', 'C' };
+
 /* FADT: offsets of the fields that are not zero */
 #define FADT_FACS       36
 #define FADT_DSDT       40
@@ -120,7 +122,7 @@ static u8 *table_begin(struct out *o, const char *signature, u8 revision)
 	put32(o, 0);
 	put8(o, revision);
 	put8(o, 0);
-	put(o, "HVFTRC", 6);
+	put(o, oem_id, sizeof(oem_id));
 	put(o, "HVFTRACE", 8);
 	put32(o, 1);
 	put(o, "HVFT", 4);
@@ -310,7 +312,7 @@ int acpi_write(const struct guest_mem *m, gpa_t at, u64 len, const struct acpi_c
 	table_end(&o, xsdt);
 	if (o.full)
 		return err_set(err, -ENOSPC, ERR_NONE, at.v, "no room for ACPI tables");
-	memcpy(rsdp + 9, "HVFTRC", 6);
+	memcpy(rsdp + 9, oem_id, sizeof(oem_id));
 	rsdp[15] = 2; /* revision */
 	set(rsdp, 20, RSDP_BYTES, 4);
 	set(rsdp, 24, GPA(xsdt), 8);

@@ -100,8 +100,7 @@ static int add_virtio(struct machine *m, const struct machine_config *c, struct 
 		struct irq_line irq = take_place(m);
 
 		m->n_disks++;
-		rc = virtio_blk_init(&m->disk[i], c->disk[i].path, c->disk[i].read_only, i, &m->mem,
-				     irq, err);
+		rc = virtio_blk_init(&m->disk[i], &c->disk[i], i, &m->mem, irq, err);
 		if (!rc)
 			rc = bus_add(&m->mmio, m->place[m->n_virtio - 1].base, VIRTIO_MMIO_BYTES,
 				     virtio_io, &m->disk[i].dev, err);

@@ -28,17 +28,12 @@
 #define MACHINE_MAX_DISKS   8
 #define MACHINE_MAX_VIRTIO  (MACHINE_MAX_DISKS + 2)
 
-struct machine_disk {
-	const char *path;
-	bool read_only;
-};
-
 struct machine_config {
 	const char *kernel, *initrd, *cmdline; /* initrd may be NULL */
 	u32 cpus;
 	u64 memory_bytes;
 	int out_fd; /* the consoles' output */
-	struct machine_disk disk[MACHINE_MAX_DISKS];
+	struct disk_source disk[MACHINE_MAX_DISKS];
 	u32 n_disks;
 	bool emulated; /* KVM here emulates kernel code */
 };

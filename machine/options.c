@@ -69,7 +69,7 @@ static int take_disk(struct options *o, bool read_only)
 {
 	if (o->n_disks == MACHINE_MAX_DISKS)
 		return usage("at most %d disks", MACHINE_MAX_DISKS);
-	o->disk[o->n_disks++] = (struct machine_disk){ optarg, read_only };
+	o->disk[o->n_disks++] = (struct disk_source){ optarg, read_only };
 	return -1;
 }
 

@@ -10,7 +10,7 @@ struct options {
 	const char *console; /* file for the serial port's output; NULL: standard output */
 	const char *input; /* "-", or the path of a socket to listen on; NULL: none */
 	const char *pidfile; /* NULL: none */
-	struct machine_disk disk[MACHINE_MAX_DISKS];
+	struct disk_source disk[MACHINE_MAX_DISKS];
 	u32 n_disks;
 	u32 cpus;
 	u64 memory_bytes;

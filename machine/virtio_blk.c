@@ -112,9 +112,11 @@ static const struct virtio_ops blk_ops = {
 	.handle = handle,
 };
 
-int virtio_blk_init(struct virtio_blk *b, const char *path, bool read_only, u32 index,
+int virtio_blk_init(struct virtio_blk *b, const struct disk_source *source, u32 index,
 		    const struct guest_mem *mem, struct irq_line irq, struct err *err)
 {
+	const char *path = source->path;
+	bool read_only = source->read_only;
 	struct virtio_blk_config config = { .seg_max = SEG_MAX };
 	off_t bytes;
 

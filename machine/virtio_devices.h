@@ -5,7 +5,12 @@
 
 #include "machine/virtio_mmio.h"
 
-/* A disk: a raw file or block device. */
+/* What a disk is made of. */
+struct disk_source {
+	const char *path; /* a raw file or block device */
+	bool read_only;
+};
+
 struct virtio_blk {
 	struct virtio_dev dev;
 	int fd; /* -1: none */
@@ -16,12 +21,13 @@ struct virtio_blk {
 
 /**
  * virtio_blk_init - a disk for a guest
- * @path: opened for reading and writing; locked, so that no second guest writes to it
+ * @source: is opened, and locked, so that no second guest writes to it
+ * @index:  of the disk in its machine, for its serial number
  *
  * Return: 0; -EBUSY another process holds its lock; -EINVAL no sector of data; errors of open(2).
  * virtio_blk_deinit() is fine after a failure. Source: VIRTIO 1.2, 5.2.
  */
-must_check int virtio_blk_init(struct virtio_blk *b, const char *path, bool read_only, u32 index,
+must_check int virtio_blk_init(struct virtio_blk *b, const struct disk_source *source, u32 index,
 			       const struct guest_mem *mem, struct irq_line irq, struct err *err);
 void virtio_blk_deinit(struct virtio_blk *b);
 

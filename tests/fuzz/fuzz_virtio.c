@@ -102,9 +102,10 @@ static void start_devices(void)
 {
 	const struct irq_line irq = { ignore, NULL, 5 };
 
+	const struct disk_source source = { .path = disk };
 	struct err err = { 0 };
 
-	if (virtio_blk_init(&blk, disk, false, 0, &mem, irq, &err) < 0) {
+	if (virtio_blk_init(&blk, &source, 0, &mem, irq, &err) < 0) {
 		fprintf(stderr, "%s\n", err.msg);
 		abort();
 	}

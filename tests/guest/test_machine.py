@@ -5,15 +5,16 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import tempfile
 
 from daemon import binary, is_release
-from guest import TOP, die_with_parent, wait_for
+from guest import TOP, Skip, die_with_parent, wait_for
 from small import need_kvm
 from testlib import main
 
-PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS = range(1, 9)
+PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES = range(1, 10)
 
 
 class Bare:
@@ -101,6 +102,42 @@ def test_memory_with_its_hole():
                 (11, "hvftrace-vmm: the guest ended itself with 5"), (mem, p)
 
 
+def test_what_is_typed():
+    """From standard input, more than the port's FIFO holds; by a socket, from one client after another."""
+    need_kvm()
+    with Bare(ECHOES) as g:
+        text = "typed " * 50
+        p = subprocess.run([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", "-"], input=text + "q",
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                           preexec_fn=die_with_parent)
+        assert (p.returncode, p.stdout) == (9, text), p
+        path = f"{g.dir.name}/input"
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(path)
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", path],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, preexec_fn=die_with_parent)
+        for part in ("one", "twoq"):
+            wait_for("it listens", lambda part=part: send(path, part))
+        out, err = p.communicate(timeout=60)
+        assert (p.returncode, out) == (9, "onetwo"), (p.returncode, out, err)
+        # a file that is no socket, or one where somebody listens, is left alone
+        pathlib.Path(g.dir.name, "file").write_text("mine")
+        p = g.run("--input", f"{g.dir.name}/file")
+        assert p.returncode == 1 and "Address already in use" in p.stderr, p
+        assert pathlib.Path(g.dir.name, "file").read_text() == "mine"
+
+
+def send(path, text):
+    with socket.socket(socket.AF_UNIX) as s:
+        try:
+            s.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        s.sendall(text.encode())
+        return True
+
+
 def test_signals_and_daemon():
     need_kvm()
     with Bare(LOOPS) as g:
@@ -128,6 +165,21 @@ def test_signals_and_daemon():
         q = g.run("--daemonize", "--console", "/dev/null", "--initrd", "/nonexistent")
         assert (q.returncode, last_line(q)) == \
             (1, "hvftrace-vmm: /nonexistent: No such file or directory"), q
+
+
+def test_no_permission_for_kvm():
+    need_kvm()
+    nobody = 65534
+    if os.geteuid() or os.stat("/dev/kvm").st_mode & 0o006:
+        raise Skip("needs root, and a /dev/kvm that is not for everybody")
+    try:
+        p = subprocess.run([binary("hvftrace-vmm"), "--kernel", "/dev/null"], stdin=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True, timeout=60, user=nobody, group=nobody,
+                           extra_groups=[])
+    except PermissionError as e:
+        raise Skip(f"the build is not for everybody: {e}") from e
+    assert (p.returncode, p.stderr) == (1, "hvftrace-vmm: no permission to use /dev/kvm: "
+                                           "join the group that owns it, often kvm\n"), p
 
 
 def test_what_cannot_be_started():

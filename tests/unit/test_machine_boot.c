@@ -88,29 +88,50 @@ static void refuse(int no, const char *words)
 	assert_non_null(strstr(err.msg, words));
 }
 
+/* A field of a file's header, what it is set to, and what is said then. */
+struct lie {
+	size_t off, bytes;
+	u64 value;
+	int no;
+	const char *words;
+};
+
+#define LIE(type, field, value, no, words)                                             \
+	{                                                                              \
+		offsetof(type, field), sizeof(((type *)NULL)->field), value, no, words \
+	}
+
+/* Each of @lies alone, in the header of @n bytes that belongs at @at of the file. */
+static void refuse_all(const struct lie *lies, size_t n_lies, const void *header, size_t n, u64 at)
+{
+	for (size_t i = 0; i < n_lies; i++) {
+		put(at, header, n);
+		put(at + lies[i].off, &lies[i].value, lies[i].bytes);
+		refuse(lies[i].no, lies[i].words);
+	}
+}
+
 static void test_bad_bzimages(void **state)
 {
-	struct setup_header h = make_bzimage(8192), bad;
+#define HDR(field, value, no, words) LIE(struct setup_header, field, value, no, words)
+	static const struct lie lies[] = {
+		HDR(header, 0, -ENOEXEC, "neither a bzImage nor an ELF file"),
+		HDR(boot_flag, 0, -ENOEXEC, "neither"),
+		HDR(version, 0x20b, -ENOEXEC, "too old"),
+		HDR(loadflags, 0, -ENOEXEC, "too old"),
+		HDR(xloadflags, 0, -ENOEXEC, "64-bit"),
+		HDR(pref_address, 0, -ENOEXEC, "no sense"),
+		HDR(pref_address, UINT64_MAX - 5, -ENOEXEC, "no sense"),
+		HDR(pref_address, 62 * MIB, -ENOSPC,
+		    "needs memory up to 66 MiB; the guest has 64 MiB"),
+		HDR(init_size, 0xffffffff, -ENOSPC, "the guest has 64 MiB"),
+		HDR(setup_sects, 255, -ENOEXEC, "cut short"),
+	};
+#undef HDR
+	struct setup_header h = make_bzimage(8192);
 
 	(void)state;
-#define WITH(field, value, no, words)          \
-	do {                                   \
-		bad = h;                       \
-		bad.field = value;             \
-		put(0x1f1, &bad, sizeof(bad)); \
-		refuse(no, words);             \
-	} while (0)
-	WITH(header, 0, -ENOEXEC, "neither a bzImage nor an ELF file");
-	WITH(boot_flag, 0, -ENOEXEC, "neither");
-	WITH(version, 0x20b, -ENOEXEC, "too old");
-	WITH(loadflags, 0, -ENOEXEC, "too old");
-	WITH(xloadflags, 0, -ENOEXEC, "64-bit");
-	WITH(pref_address, 0, -ENOEXEC, "no sense");
-	WITH(pref_address, UINT64_MAX - 5, -ENOEXEC, "no sense");
-	WITH(pref_address, 62 * MIB, -ENOSPC, "needs memory up to 66 MiB; the guest has 64 MiB");
-	WITH(init_size, 0xffffffff, -ENOSPC, "the guest has 64 MiB");
-	WITH(setup_sects, 255, -ENOEXEC, "cut short");
-#undef WITH
+	refuse_all(lies, ARRAY_SIZE(lies), &h, sizeof(h), 0x1f1);
 	assert_int_equal(ftruncate(file, 300), 0);
 	refuse(-ENOEXEC, "neither");
 	assert_int_equal(ftruncate(file, 0), 0);
@@ -161,28 +182,25 @@ static void test_elf(void **state)
 
 static void test_bad_elfs(void **state)
 {
-	struct elf e = make_elf(), bad;
+#define HDR(field, value, no, words) LIE(struct elf, field, value, no, words)
+	static const struct lie lies[] = {
+		HDR(eh.e_machine, EM_AARCH64, -ENOEXEC, "no x86-64 kernel"),
+		HDR(eh.e_type, ET_DYN, -ENOEXEC, "no x86-64 kernel"),
+		HDR(eh.e_phnum, 0, -ENOEXEC, "program headers"),
+		HDR(eh.e_entry, 4 * MIB, -ENOEXEC, "entry lies outside"),
+		HDR(ph[0].p_filesz, 0x3000, -ENOEXEC, "no sense"),
+		HDR(ph[0].p_paddr, 0x7000, -ENOEXEC, "no sense"),
+		HDR(ph[0].p_paddr, UINT64_MAX - 1, -ENOEXEC, "no sense"),
+		HDR(ph[0].p_paddr, 64 * MIB, -ENOSPC, "the guest has 64 MiB"),
+		HDR(ph[0].p_memsz, 1ull << 40, -ENOSPC, "the guest has 64 MiB"),
+		HDR(ph[0].p_offset, 0x10000, -EIO, "cut short"),
+		HDR(ph[0].p_type, PT_NOTE, -ENOEXEC, "entry lies outside"),
+	};
+#undef HDR
+	struct elf e = make_elf();
 
 	(void)state;
-#define WITH(field, value, no, words)      \
-	do {                               \
-		bad = e;                   \
-		bad.field = value;         \
-		put(0, &bad, sizeof(bad)); \
-		refuse(no, words);         \
-	} while (0)
-	WITH(eh.e_machine, EM_AARCH64, -ENOEXEC, "no x86-64 kernel");
-	WITH(eh.e_type, ET_DYN, -ENOEXEC, "no x86-64 kernel");
-	WITH(eh.e_phnum, 0, -ENOEXEC, "program headers");
-	WITH(eh.e_entry, 4 * MIB, -ENOEXEC, "entry lies outside");
-	WITH(ph[0].p_filesz, 0x3000, -ENOEXEC, "no sense");
-	WITH(ph[0].p_paddr, 0x7000, -ENOEXEC, "no sense");
-	WITH(ph[0].p_paddr, UINT64_MAX - 1, -ENOEXEC, "no sense");
-	WITH(ph[0].p_paddr, 64 * MIB, -ENOSPC, "the guest has 64 MiB");
-	WITH(ph[0].p_memsz, 1ull << 40, -ENOSPC, "the guest has 64 MiB");
-	WITH(ph[0].p_offset, 0x10000, -EIO, "cut short");
-	WITH(ph[0].p_type, PT_NOTE, -ENOEXEC, "entry lies outside");
-#undef WITH
+	refuse_all(lies, ARRAY_SIZE(lies), &e, sizeof(e), 0);
 }
 
 static u8 sum(const void *p, size_t n)

@@ -6,6 +6,7 @@
 #include "machine/serial.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/serial_reg.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -140,7 +141,7 @@ static void test_serial_transmits(void **state)
 	int fds[2];
 
 	(void)state;
-	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	serial_init(&s, irq, fds[1]);
 	line = false;
 	out(&s, UART_TX, 'h');

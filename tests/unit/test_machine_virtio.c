@@ -3,6 +3,7 @@
 #include "machine/virtio_devices.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/virtio_blk.h>
 #include <linux/virtio_config.h>
 #include <linux/virtio_mmio.h>
@@ -337,17 +338,18 @@ static void test_disk(void **state)
 {
 	int fd = memfd_create("disk", MFD_CLOEXEC);
 	char path[64], text[16] = "";
+	const struct disk_source writer = { .path = path };
 	struct err err = { 0 };
 	u64 capacity = 0;
 
 	(void)state;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	assert_int_equal(virtio_blk_init(&blk, path, false, 0, &m, irq, &err), -EINVAL);
+	assert_int_equal(virtio_blk_init(&blk, &writer, 0, &m, irq, &err), -EINVAL);
 	assert_non_null(strstr(err.msg, "it is empty"));
 	virtio_blk_deinit(&blk);
 	assert_int_equal(ftruncate(fd, 10 * 512 + 100), 0);
 	assert_int_equal(pwrite(fd, "sector nine", 11, 9 * 512), 11);
-	assert_int_equal(virtio_blk_init(&blk, path, false, 3, &m, irq, &err), 0);
+	assert_int_equal(virtio_blk_init(&blk, &writer, 3, &m, irq, &err), 0);
 	virtio_io(&blk.dev, VIRTIO_MMIO_CONFIG, (u8 *)&capacity, 8, false);
 	assert_int_equal(capacity, 10);
 	virtio_io(&blk.dev, VIRTIO_MMIO_CONFIG + 0xef8, (u8 *)&capacity, 8, false);
@@ -379,21 +381,22 @@ static void test_disk(void **state)
 static void test_disk_is_kept(void **state)
 {
 	char path[] = "/tmp/hvf-disk-XXXXXX";
-	int fd = mkstemp(path);
+	const struct disk_source reader = { path, true }, writer = { path, false };
+	int fd = mkostemp(path, O_CLOEXEC);
 	struct virtio_blk second;
 	struct err err = { 0 };
 
 	(void)state;
 	assert_int_equal(ftruncate(fd, 4096), 0);
-	assert_int_equal(virtio_blk_init(&blk, path, true, 0, &m, irq, &err), 0);
+	assert_int_equal(virtio_blk_init(&blk, &reader, 0, &m, irq, &err), 0);
 	assert_true(blk.dev.features & 1ull << VIRTIO_BLK_F_RO);
 	bring_up(&blk.dev);
 	assert_int_equal(request(VIRTIO_BLK_T_OUT, 0, 512, false), VIRTIO_BLK_S_IOERR);
 	assert_int_equal(request(VIRTIO_BLK_T_IN, 0, 512, true), VIRTIO_BLK_S_OK);
 	/* two may read, none may write beside them */
-	assert_int_equal(virtio_blk_init(&second, path, true, 0, &m, irq, &err), 0);
+	assert_int_equal(virtio_blk_init(&second, &reader, 0, &m, irq, &err), 0);
 	virtio_blk_deinit(&second);
-	assert_int_equal(virtio_blk_init(&second, path, false, 0, &m, irq, &err), -EBUSY);
+	assert_int_equal(virtio_blk_init(&second, &writer, 0, &m, irq, &err), -EBUSY);
 	assert_non_null(strstr(err.msg, "another guest has it"));
 	virtio_blk_deinit(&second);
 	virtio_blk_deinit(&blk);
@@ -408,7 +411,7 @@ static void test_console(void **state)
 	int fds[2];
 
 	(void)state;
-	assert_int_equal(pipe(fds), 0);
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
 	virtio_console_init(&v, fds[1], &m, irq);
 	bring_up(&v.dev); /* queue 0: to receive */
 	desc(0, BUFFER, 4, VRING_DESC_F_WRITE, 0);

@@ -114,6 +114,19 @@ bad:	leave 1
 	leave 5
 3:	leave 1
 
+#elif CASE == 9 /* says again what it receives, up to a q */
+1:	mov $(COM1 + 5), %edx
+	in %dx, %al
+	test $1, %al
+	jz 1b
+	mov $COM1, %edx
+	in %dx, %al
+	cmp $'q', %al
+	je 2f
+	out %al, %dx
+	jmp 1b
+2:	leave 4
+
 #elif CASE == 8 /* runs until it is ended */
 1:	pause
 	jmp 1b
