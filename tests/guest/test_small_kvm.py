@@ -57,6 +57,17 @@ def check_graph(d, g):
     assert all(r["duration_ns"] > 0 for r in returns)
 
 
+def check_everything(d, g):
+    """All functions at once, by both tracers, while the guest works."""
+    for tracer in ("function", "function_graph"):
+        t = d.trace("small", [], tracer=tracer)["id"]
+        g.do("open 5")
+        d.stop_trace(t)
+        info = d.trace_info(t)
+        print(f"{tracer}: {info['functions']} functions, {info['records']} records, {info['lost']} lost")
+        assert info["functions"] > 10000 and info["records"] > 100, info
+
+
 def make_disk():
     f = tempfile.NamedTemporaryFile(prefix="hvf-disk-")
     f.write(b"on the disk" + bytes(64 << 10))
@@ -80,6 +91,10 @@ def test_run_trace_and_shut_down():
         assert info["target"] == g.target and info["vcpus"] == g.cpus, info
         check_function(d, g)
         check_graph(d, g)
+        check_everything(d, g)
+        w = d.get("/v1/guests/small")["windows"]
+        print(f"{w['count']} stop windows, {w['total_ns'] / w['count'] / 1e6:.2f} ms each, "
+              f"{w['max_ns'] / 1e6:.2f} ms the longest")
         d.delete("/v1/guests/small")
         after = g.kernel_text()
         changed = [hex(g.symbols["_text"] + i) for i in range(len(before)) if before[i] != after[i]]
