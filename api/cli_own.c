@@ -70,6 +70,7 @@ const struct vmm_kind vmm_own = {
 	.args = own_args,
 	.socket = "input",
 	.by_pid = true,
-	.missing = "run.no_vmm): it belongs beside hvftrace",
+	.missing = "run.no_vmm",
+	.remedy = "it belongs beside hvftrace",
 	.failed = "run.vmm_failed",
 };

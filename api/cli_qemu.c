@@ -93,6 +93,7 @@ const struct vmm_kind vmm_qemu = {
 	.name = "QEMU",
 	.args = qemu_args,
 	.socket = "qmp",
-	.missing = "run.no_qemu): install qemu-system-x86",
+	.missing = "run.no_qemu",
+	.remedy = "install qemu-system-x86",
 	.failed = "run.qemu_failed",
 };

@@ -186,8 +186,8 @@ static int spawn(char **args, const struct guest_vmm *vm, const volatile sig_ato
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&files);
 	if (r)
-		return cli_fail("cannot start %s: %s (%s", args[0], strerrordesc_np(r),
-				vm->kind->missing);
+		return cli_fail("cannot start %s: %s (%s): %s", args[0], strerrordesc_np(r),
+				vm->kind->missing, vm->kind->remedy);
 	return wait_for_daemon(pid, vm, interrupted);
 }
 

@@ -49,7 +49,8 @@ struct vmm_kind {
 	void (*args)(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm);
 	const char *socket; /* its name in the folder */
 	bool by_pid; /* the target is pid:PID, else qemu:SOCKET */
-	const char *missing; /* a code, and what to do when the program is not there */
+	const char *missing; /* the code when there is no such program */
+	const char *remedy; /* what to do then */
 	const char *failed; /* the code when it ends before the guest runs */
 };
 
