@@ -41,12 +41,12 @@ static const struct cli_verb verbs[] = {
 	  "Guests that are attached, and libvirt's domains and other QEMU processes with whether they\n"
 	  "can be, and why not.\n",
 	  cli_ls },
-	{ "run", "--kernel K [OPTION]...", "start a guest with QEMU, and attach it",
-	  "  --kernel FILE   bzImage of the guest\n"
+	{ "run", "--kernel K [OPTION]...", "start a guest, and attach it",
+	  "  --kernel FILE   bzImage of the guest, or vmlinux for KVM\n"
 	  "  --initrd FILE   --append TEXT   (console=ttyS0 is added unless there is a console=)\n"
 	  "  --cpus N        default 1       --memory SIZE   default 512M\n"
 	  "  --disk FILE     raw or qcow2, may be repeated\n"
-	  "  --accel WHAT    auto (KVM if it runs kernel code at speed, else TCG), kvm or tcg\n"
+	  "  --accel WHAT    kvm (our own VMM), tcg (QEMU), or auto: KVM if it runs kernel code at speed\n"
 	  "  --name G        how to call it\n"
 	  "  --timeout T     how long the kernel may take to come up; default 120s\n"
 	  "  --keep          leave the guest running when this is interrupted before it is attached\n",

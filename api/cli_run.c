@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verb run: start a guest, wait until its kernel is up, attach it. */
-#include "api/accel.h"
 #include "api/cli.h"
-#include "api/cli_qemu.h"
+#include "api/cli_vmm.h"
 #include "api/names.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "machine/accel.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -51,7 +51,8 @@ static void catch_signals(void)
 }
 
 struct run_args {
-	struct qemu_opts qemu;
+	struct guest_opts guest;
+	const struct vmm_kind *vmm;
 	const char *accel;
 	u64 timeout_ns;
 	bool keep;
@@ -68,10 +69,10 @@ static int take_number(const char *verb, int opt, struct run_args *a)
 		if (!cli_size(optarg, &n) || n > MAX_CPUS)
 			return cli_usage(verb, "--cpus takes 1 to %u, not \"%s\"", MAX_CPUS,
 					 optarg);
-		a->qemu.cpus = (u32)n;
+		a->guest.cpus = (u32)n;
 		return -1;
 	case 'm':
-		if (!cli_size(optarg, &a->qemu.memory_bytes) || a->qemu.memory_bytes < MIN_MEMORY)
+		if (!cli_size(optarg, &a->guest.memory_bytes) || a->guest.memory_bytes < MIN_MEMORY)
 			return cli_usage(verb,
 					 "--memory takes 512M, 2G ..., at least 32M, not \"%s\"",
 					 optarg);
@@ -88,18 +89,18 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 {
 	switch (opt) {
 	case 'k':
-		a->qemu.kernel = optarg;
+		a->guest.kernel = optarg;
 		return -1;
 	case 'i':
-		a->qemu.initrd = optarg;
+		a->guest.initrd = optarg;
 		return -1;
 	case 'a':
-		a->qemu.append = optarg;
+		a->guest.append = optarg;
 		return -1;
 	case 'd':
-		if (a->qemu.n_disks == QEMU_MAX_DISKS)
-			return cli_usage(verb, "at most %d disks", QEMU_MAX_DISKS);
-		a->qemu.disks[a->qemu.n_disks++] = optarg;
+		if (a->guest.n_disks == GUEST_MAX_DISKS)
+			return cli_usage(verb, "at most %d disks", GUEST_MAX_DISKS);
+		a->guest.disks[a->guest.n_disks++] = optarg;
 		return -1;
 	case 'A':
 		a->accel = optarg;
@@ -130,7 +131,7 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 /* QEMU would say it too, but less clearly. */
 static int check_files(const struct run_args *a)
 {
-	const struct qemu_opts *q = &a->qemu;
+	const struct guest_opts *q = &a->guest;
 
 	if (access(q->kernel, R_OK) < 0)
 		return cli_fail("--kernel %s: %s", q->kernel, strerrordesc_np(errno));
@@ -168,28 +169,48 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 	}
 	if (optind < argc)
 		return cli_usage(argv[0], "what is \"%s\"?", argv[optind]);
-	if (!a->qemu.kernel)
+	if (!a->guest.kernel)
 		return cli_usage(argv[0], "--kernel is needed");
 	if (!a->name[0])
 		snprintf(a->name, sizeof(a->name), "guest-%d", (int)getpid());
-	a->qemu.name = a->name;
+	a->guest.name = a->name;
 	r = check_files(a);
 	return r == CLI_OK ? -1 : r;
 }
 
-static void choose_accel(struct run_args *a)
+/* KVM is our own VMM's, which has raw disks only; QEMU takes what it does not. */
+static int choose_vmm(struct run_args *a)
 {
+	const char *qcow2 = NULL;
 	struct accel_verdict v;
 
+	a->vmm = &vmm_qemu;
 	if (strcmp(a->accel, "tcg") == 0)
-		return;
+		return CLI_OK;
+	for (size_t i = 0; !qcow2 && i < a->guest.n_disks; i++) {
+		if (disk_is_qcow2(a->guest.disks[i]))
+			qcow2 = a->guest.disks[i];
+	}
 	accel_probe(&v);
-	a->qemu.kvm = strcmp(a->accel, "kvm") == 0 || v.use_kvm;
-	if (strcmp(a->accel, "auto") == 0)
-		fprintf(stderr, "%s\n", v.why);
-	else if (!v.use_kvm)
+	if (strcmp(a->accel, "auto") == 0) {
+		fprintf(stderr, "%s%s\n", v.why,
+			v.use_kvm && qcow2 ? ", with QEMU: a disk is qcow2" : "");
+		if (v.use_kvm && !qcow2)
+			a->vmm = &vmm_own;
+		a->guest.kvm = v.use_kvm;
+		return CLI_OK;
+	}
+	if (qcow2)
+		return cli_fail("--disk %s: with --accel kvm a disk is raw (run.disk_format): "
+				"qemu-img convert -O raw",
+				qcow2);
+	a->vmm = &vmm_own;
+	if (v.insns_per_sec > 0 && !v.use_kvm)
 		fprintf(stderr,
-			"KVM as asked, though it is not fit here: expect a very slow guest\n");
+			"KVM as asked, though it emulates kernel code here (%.1f M instructions/s): "
+			"expect a very slow guest\n",
+			v.insns_per_sec / 1e6);
+	return CLI_OK;
 }
 
 /* Is it a failure that goes away while a guest boots? */
@@ -207,19 +228,27 @@ static bool is_early(const char *code)
 	return false;
 }
 
-static int attach(struct cli *c, const struct run_args *a, const struct qemu_vm *vm,
+static int guest_ended(const struct guest_vmm *vm)
+{
+	char why[400];
+
+	vmm_last_words(vm, why, sizeof(why));
+	return cli_fail("the guest ended while it booted: %s (run.guest_ended): see %s", why,
+			vm->console);
+}
+
+static int attach(struct cli *c, const struct run_args *a, const struct guest_vmm *vm,
 		  json_t **doc_ret)
 {
 	struct timespec step = { .tv_nsec = RETRY_MS * (long)NSEC_PER_MSEC };
 	u64 end = monotonic_ns() + a->timeout_ns;
 	struct cli_reply r = { 0 };
-	char target[PATH_MAX + 8];
 	int status;
 
-	snprintf(target, sizeof(target), "qemu:%s", vm->qmp);
 	for (;;) {
 		status = cli_call(c, "POST", "/v1/guests",
-				  json_pack("{s:s, s:s}", "target", target, "name", a->name), &r);
+				  json_pack("{s:s, s:s}", "target", vm->target, "name", a->name),
+				  &r);
 		if (status != CLI_OK)
 			break;
 		if (r.status == 201) {
@@ -230,10 +259,8 @@ static int attach(struct cli *c, const struct run_args *a, const struct qemu_vm 
 			status = CLI_FAILED;
 			break;
 		}
-		if (!qemu_is_alive(vm)) {
-			status = cli_fail(
-				"the guest ended while it booted (run.guest_ended): see %s",
-				vm->console);
+		if (!vmm_is_alive(vm)) {
+			status = guest_ended(vm);
 			break;
 		}
 		if (!is_early(cli_reply_code(&r)) || monotonic_ns() >= end) {
@@ -247,7 +274,7 @@ static int attach(struct cli *c, const struct run_args *a, const struct qemu_vm 
 	return status;
 }
 
-static void print(const struct cli *c, const json_t *doc, const struct qemu_vm *vm)
+static void print(const struct cli *c, const json_t *doc, const struct guest_vmm *vm)
 {
 	const char *release = json_string_value(json_object_get(doc, "release"));
 
@@ -264,37 +291,37 @@ static void print(const struct cli *c, const json_t *doc, const struct qemu_vm *
 }
 
 /* A signal came before it was all done. Return: exit status. */
-static int give_up(struct cli *c, const struct run_args *a, const struct qemu_vm *vm,
+static int give_up(struct cli *c, const struct run_args *a, const struct guest_vmm *vm,
 		   const json_t *attached)
 {
 	_cleanup_free_ char *path = cli_guest_path(a->name, "?force=true");
 	struct cli_reply r = { 0 };
 
-	if (!qemu_is_alive(vm))
+	if (!vmm_is_alive(vm))
 		return cli_fail("interrupted: no guest runs (run.interrupted)");
 	if (a->keep)
 		return cli_fail(
 			"interrupted: the guest runs on, pid %d (run.interrupted): hvftrace "
-			"attach qemu:%s --name %s",
-			(int)vm->pid, vm->qmp, a->name);
+			"attach %s --name %s",
+			(int)vm->pid, vm->target, a->name);
 	if (attached && path) {
 		c->quiet = true;
 		(void)cli_call(c, "DELETE", path, NULL, &r);
 		cli_reply_deinit(&r);
 	}
-	qemu_stop(vm);
+	vmm_stop(vm);
 	return cli_fail("interrupted: the guest was ended, pid %d (run.interrupted)", (int)vm->pid);
 }
 
 int cli_run(struct cli *c, int argc, char **argv)
 {
 	struct run_args a = {
-		.qemu = { .cpus = 1, .memory_bytes = 512ull << 20 },
+		.guest = { .cpus = 1, .memory_bytes = 512ull << 20 },
 		.accel = "auto",
 		.timeout_ns = 120 * NSEC_PER_SEC,
 	};
 	json_t *doc = NULL;
-	struct qemu_vm vm;
+	struct guest_vmm vm;
 	int status;
 
 	status = parse(c, argc, argv, &a);
@@ -306,14 +333,16 @@ int cli_run(struct cli *c, int argc, char **argv)
 	doc = NULL;
 	if (status != CLI_OK)
 		return status;
-	choose_accel(&a);
+	status = choose_vmm(&a);
+	if (status != CLI_OK)
+		return status;
 	catch_signals();
-	status = qemu_start(&a.qemu, &interrupted, &vm);
+	status = vmm_start(a.vmm, &a.guest, &interrupted, &vm);
 	if (status == CLI_OK) {
 		guest_pid = vm.pid;
 		status = attach(c, &a, &vm, &doc);
 		if (status != CLI_OK && !interrupted)
-			qemu_stop(&vm); /* a guest that nobody knows of would only be in the way */
+			vmm_stop(&vm); /* a guest that nobody knows of would only be in the way */
 	}
 	if (interrupted && !(doc && a.keep)) {
 		status = give_up(c, &a, &vm, doc);

@@ -22,6 +22,10 @@ echo $! > "$pidfile"
 """
 
 
+# As FAKE_QEMU, in place of our own VMM.
+FAKE_VMM = FAKE_QEMU.replace("-pidfile", "--pidfile").replace("qemu: ", "hvftrace-vmm: ")
+
+
 class Run(CliCase):
     def setUp(self):
         super().setUp()
@@ -30,10 +34,14 @@ class Run(CliCase):
         qemu = self.bin / "qemu-system-x86_64"
         qemu.write_text(FAKE_QEMU)
         qemu.chmod(0o755)
+        vmm = self.bin / "vmm"
+        vmm.write_text(FAKE_VMM)
+        vmm.chmod(0o755)
         self.kernel = self.d.dir / "vmlinuz"
         self.kernel.touch()
         self.args = self.d.dir / "args"
         self.env = {"PATH": f"{self.bin}:{os.environ['PATH']}", "XDG_RUNTIME_DIR": str(self.d.dir),
+                    "HVFTRACE_VMM": str(vmm),
                     "HVF_TEST_ARGS": str(self.args)}
 
     def tearDown(self):
@@ -80,13 +88,47 @@ class Run(CliCase):
 
     def test_chooses_by_itself_and_says_why(self):
         p = self.run_guest("fake-a", "--append", "console=hvc0")
-        self.assertEqual(p.returncode, 0, p.stderr)
-        self.assertEqual(len(p.stderr.splitlines()), 1)
+        why = p.stderr.decode().splitlines()[0]
         args = self.args.read_text().splitlines()
         self.assertIn("console=hvc0", args)
-        self.assertRegex(p.stderr.decode(), "KVM.*using")
-        self.assertEqual(args[args.index("-accel") + 1].split(",")[0],
-                         "tcg" if "using QEMU TCG" in p.stderr.decode() else "kvm")
+        if "using QEMU TCG" in why:
+            self.assertEqual((p.returncode, len(p.stderr.splitlines())), (0, 1))
+            self.assertEqual(args[args.index("-accel") + 1].split(",")[0], "tcg")
+        else:  # our own VMM, whose process the fake daemon does not know
+            self.assertRegex(why, "^KVM runs kernel code at speed")
+            self.assertEqual(args[0], "--kernel")
+
+    def test_own_vmm(self):
+        disk = self.d.dir / "disk"
+        disk.write_bytes(bytes(1024))
+        # the fake daemon knows no process, so the guest is ended again
+        p = self.run_guest("own", "--accel", "kvm", "--cpus", "2", "--memory", "1G", "--disk", disk,
+                           "--initrd", "/dev/null", "--append", "quiet")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(f"there is no process {self.pid('own')} (target.no_process)", p.stderr.decode())
+        self.assertFalse(pathlib.Path(f"/proc/{self.pid('own')}/cwd").exists())
+        folder = self.d.dir / "hvftrace/guests/own"
+        self.assertEqual(self.args.read_text().splitlines(),
+                         ["--kernel", str(self.kernel), "--initrd", "/dev/null",
+                          "--append", "console=ttyS0 quiet", "--cpus", "2", "--memory", str(1 << 30),
+                          "--disk", str(disk), "--console", f"{folder}/console.log",
+                          "--input", f"{folder}/input", "--pidfile", f"{folder}/pid", "--daemonize"])
+        (folder / "pid").unlink()
+
+    def test_own_vmm_fails(self):
+        p = self.run_guest("own", "--accel", "kvm", env={"HVF_TEST_FAIL": "no KVM on this host"})
+        self.assertEqual(p.returncode, 1)
+        self.assertEqual(p.stderr.decode().splitlines()[-1],
+                         "hvftrace: hvftrace-vmm did not start: "
+                         "hvftrace-vmm: no KVM on this host (run.vmm_failed)")
+        p = self.run_guest("own", "--accel", "kvm", env={"HVFTRACE_VMM": "/nonexistent"})
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"(run.no_vmm): it belongs beside hvftrace", p.stderr)
+        disk = self.d.dir / "disk.qcow2"
+        disk.write_bytes(b"QFI\xfb" + bytes(100))
+        p = self.run_guest("own", "--accel", "kvm", "--disk", disk)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"(run.disk_format): qemu-img convert -O raw", p.stderr)
 
     def start_guest(self, name, *args, env=None):
         return self.start("run", "--kernel", str(self.kernel), "--name", name, "--accel", "tcg", *args,

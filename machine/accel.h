@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Is KVM on this host fit for running kernels? Must not know QEMU. */
-#ifndef API_ACCEL_H
-#define API_ACCEL_H
+/* Is KVM on this host fit for running kernels? The one header of this folder that others include. */
+#ifndef MACHINE_ACCEL_H
+#define MACHINE_ACCEL_H
 
 #include "base/types.h"
 

@@ -9,7 +9,7 @@
  * Source: Intel SDM vol. 3A, 4.5 (4-level paging) and 9.8.5 (long mode); Linux
  * Documentation/virt/kvm/api.rst, KVM_SET_SREGS, KVM_RUN.
  */
-#include "api/accel.h"
+#include "machine/accel.h"
 
 #include "base/cleanup.h"
 

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What our own VMM is started with. See cli_vmm.h. */
+#include "api/cli_vmm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PROGRAM "hvftrace-vmm"
+
+/* $HVFTRACE_VMM, or beside this program, or where $PATH leads. */
+static void add_program(struct vmm_args *a)
+{
+	const char *given = getenv("HVFTRACE_VMM");
+	char self[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM)];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char *slash;
+
+	if (given && *given) {
+		vmm_arg(a, "%s", given);
+		return;
+	}
+	self[MAX(n, 0)] = 0;
+	slash = strrchr(self, '/');
+	if (slash) {
+		slash[1] = 0;
+		snprintf(path, sizeof(path), "%s" PROGRAM, self);
+		if (access(path, X_OK) == 0) {
+			vmm_arg(a, "%s", path);
+			return;
+		}
+	}
+	vmm_arg(a, PROGRAM);
+}
+
+static void own_args(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm)
+{
+	const char *append = o->append ? o->append : "";
+
+	add_program(a);
+	vmm_arg(a, "--kernel");
+	vmm_arg(a, "%s", o->kernel);
+	if (o->initrd) {
+		vmm_arg(a, "--initrd");
+		vmm_arg(a, "%s", o->initrd);
+	}
+	vmm_arg(a, "--append");
+	vmm_arg(a, "%s%s%s", strstr(append, "console=") ? "" : "console=ttyS0",
+		*append && !strstr(append, "console=") ? " " : "", append);
+	vmm_arg(a, "--cpus");
+	vmm_arg(a, "%u", o->cpus);
+	vmm_arg(a, "--memory");
+	vmm_arg(a, "%llu", (unsigned long long)o->memory_bytes);
+	for (size_t i = 0; i < o->n_disks; i++) {
+		vmm_arg(a, "--disk");
+		vmm_arg(a, "%s", o->disks[i]);
+	}
+	vmm_arg(a, "--console");
+	vmm_arg(a, "%s", vm->console);
+	vmm_arg(a, "--input");
+	vmm_arg(a, "%s", vm->socket);
+	vmm_arg(a, "--pidfile");
+	vmm_arg(a, "%s", vm->pidfile);
+	vmm_arg(a, "--daemonize");
+}
+
+const struct vmm_kind vmm_own = {
+	.name = PROGRAM,
+	.args = own_args,
+	.socket = "input",
+	.by_pid = true,
+	.missing = "run.no_vmm",
+	.remedy = "it belongs beside hvftrace",
+	.failed = "run.vmm_failed",
+};

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A guest's VMM as a process: its folder, its start, its end. See cli_vmm.h. */
+#include "api/cli_vmm.h"
+
+#include "api/cli.h"
+#include "api/listen.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#define STOP_GRACE_NS (5 * NSEC_PER_SEC)
+#define STOP_POLL_MS  100
+
+void vmm_arg(struct vmm_args *a, const char *fmt, ...)
+{
+	char *text = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (a->n == VMM_MAX_ARGS || vasprintf(&text, fmt, ap) < 0)
+		a->failed = true;
+	else
+		a->list[a->n++] = text;
+	va_end(ap);
+}
+
+static void args_deinit(struct vmm_args *a)
+{
+	for (size_t i = 0; i < a->n; i++)
+		free(a->list[i]);
+}
+
+/* The folder: ours alone, in memory where there is such a place. */
+static int make_dir(const char *name, struct guest_vmm *vm)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	struct err err = { 0 };
+
+	if (runtime && *runtime == '/')
+		snprintf(vm->dir, sizeof(vm->dir), "%.200s/hvftrace/guests/%s", runtime, name);
+	else if (geteuid() == 0)
+		snprintf(vm->dir, sizeof(vm->dir), "/run/hvftrace/guests/%s", name);
+	else
+		snprintf(vm->dir, sizeof(vm->dir), "/tmp/hvftrace-%u/guests/%s", geteuid(), name);
+	snprintf(vm->socket, sizeof(vm->socket), "%s/%s", vm->dir, vm->kind->socket);
+	snprintf(vm->console, sizeof(vm->console), "%s/console.log", vm->dir);
+	snprintf(vm->pidfile, sizeof(vm->pidfile), "%s/pid", vm->dir);
+	snprintf(vm->log, sizeof(vm->log), "%s/vmm.log", vm->dir);
+	if (strlen(vm->socket) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
+		return cli_fail("%s is too long for a socket's path", vm->socket);
+	if (make_dirs(vm->dir, 0700, &err) < 0)
+		return cli_fail("%s", err.msg);
+	return CLI_OK;
+}
+
+/* The folder must be ours and closed to others: who could write there could direct the daemon. */
+static int check_dir(const struct guest_vmm *vm)
+{
+	struct stat st;
+
+	if (lstat(vm->dir, &st) < 0)
+		return cli_fail("%s: %s", vm->dir, strerrordesc_np(errno));
+	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
+		return cli_fail("%s does not belong to this user alone", vm->dir);
+	return CLI_OK;
+}
+
+/* 0 when there is none. */
+static pid_t read_pid(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	char text[24] = "", *end;
+	long pid;
+
+	if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
+		return 0;
+	pid = strtol(text, &end, 10);
+	return end > text && pid > 0 && pid <= INT_MAX ? (pid_t)pid : 0;
+}
+
+bool vmm_is_alive(const struct guest_vmm *vm)
+{
+	return vm->pid > 0 && (kill(vm->pid, 0) == 0 || errno == EPERM);
+}
+
+/* It is not our child: a descriptor tells when it has ended, and means no other process meanwhile. */
+void vmm_stop(const struct guest_vmm *vm)
+{
+	_cleanup_close_ int fd = vm->pid > 0 ? pidfd_open(vm->pid, 0) : -1;
+	struct pollfd ended = { .fd = fd, .events = POLLIN };
+	static const int signals[] = { SIGTERM, SIGKILL };
+
+	for (size_t i = 0; fd >= 0 && i < ARRAY_SIZE(signals); i++) {
+		u64 end = monotonic_ns() + STOP_GRACE_NS;
+
+		if (pidfd_send_signal(fd, signals[i], NULL, 0) < 0)
+			return;
+		/* a signal of ours may come while we wait */
+		while (monotonic_ns() < end) {
+			if (poll(&ended, 1, STOP_POLL_MS) > 0)
+				return;
+		}
+	}
+}
+
+void vmm_last_words(const struct guest_vmm *vm, char *buf, size_t cap)
+{
+	_cleanup_fclose_ FILE *f = fopen(vm->log, "re");
+	char line[400];
+
+	snprintf(buf, cap, "it said nothing");
+	while (f && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		if (*line)
+			snprintf(buf, cap, "%s", line);
+	}
+}
+
+static int report(const struct guest_vmm *vm)
+{
+	char why[400];
+
+	vmm_last_words(vm, why, sizeof(why));
+	return cli_fail("%s did not start: %s (%s)", vm->kind->name, why, vm->kind->failed);
+}
+
+/*
+ * Wait until it has put itself into the background. When its first process ends before, the one in the
+ * background does, too: it cannot tell the first that it is ready (Qemu 7.2 os-posix.c os_setup_post(), and ours).
+ */
+static int wait_for_daemon(pid_t pid, const struct guest_vmm *vm,
+			   const volatile sig_atomic_t *interrupted)
+{
+	const struct timespec step = { .tv_nsec = 10 * (long)NSEC_PER_MSEC };
+	bool told = false;
+	int r, status;
+
+	for (;;) {
+		r = waitpid(pid, &status, WNOHANG);
+		if (r < 0 && errno != EINTR)
+			return cli_fail("waitpid: %s", strerrordesc_np(errno));
+		if (r > 0)
+			break;
+		if (*interrupted && !told) {
+			kill(-pid, SIGTERM);
+			told = true;
+		}
+		nanosleep(&step, NULL);
+	}
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return CLI_OK;
+	return *interrupted ? CLI_FAILED : report(vm);
+}
+
+static int spawn(char **args, const struct guest_vmm *vm, const volatile sig_atomic_t *interrupted)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none;
+	pid_t pid;
+	int r;
+
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_addopen(&files, 1, vm->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	posix_spawn_file_actions_adddup2(&files, 1, 2);
+	posix_spawnattr_init(&attr);
+	sigemptyset(&none);
+	posix_spawnattr_setsigmask(&attr, &none);
+	/* a group of its own: Ctrl-C is for us, and we end it in order */
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+	r = posix_spawnp(&pid, args[0], &files, &attr, args, environ);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&files);
+	if (r)
+		return cli_fail("cannot start %s: %s (%s): %s", args[0], strerrordesc_np(r),
+				vm->kind->missing, vm->kind->remedy);
+	return wait_for_daemon(pid, vm, interrupted);
+}
+
+int vmm_start(const struct vmm_kind *kind, const struct guest_opts *o,
+	      const volatile sig_atomic_t *interrupted, struct guest_vmm *ret)
+{
+	struct vmm_args args = { .n = 0 };
+	int status;
+
+	*ret = (struct guest_vmm){ .kind = kind };
+	status = make_dir(o->name, ret);
+	if (status == CLI_OK)
+		status = check_dir(ret);
+	if (status != CLI_OK)
+		return status;
+	ret->pid = read_pid(ret->pidfile);
+	if (vmm_is_alive(ret))
+		return cli_fail(
+			"a guest %s runs already, pid %d (run.name_taken): choose another --name",
+			o->name, (int)ret->pid);
+	ret->pid = 0;
+	unlink(ret->socket);
+	unlink(ret->pidfile);
+	kind->args(&args, o, ret);
+	status = args.failed ? cli_fail("out of memory") : spawn(args.list, ret, interrupted);
+	args_deinit(&args);
+	ret->pid = read_pid(ret->pidfile);
+	if (status == CLI_OK && !ret->pid)
+		status = *interrupted ? CLI_FAILED : report(ret);
+	if (kind->by_pid)
+		snprintf(ret->target, sizeof(ret->target), "pid:%d", (int)ret->pid);
+	else
+		snprintf(ret->target, sizeof(ret->target), "qemu:%s", ret->socket);
+	return status;
+}

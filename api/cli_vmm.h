@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting a VMM for `hvftrace run`, QEMU or our own: its command line, its folder, its life. */
+#ifndef API_CLI_VMM_H
+#define API_CLI_VMM_H
+
+#include "base/types.h"
+
+#include <limits.h>
+#include <signal.h>
+
+#define GUEST_MAX_DISKS 8
+#define VMM_MAX_ARGS    64
+
+struct guest_opts {
+	const char *kernel, *initrd, *append; /* the latter two may be NULL */
+	const char *disks[GUEST_MAX_DISKS];
+	size_t n_disks;
+	u32 cpus;
+	u64 memory_bytes;
+	const char *name;
+	bool kvm; /* QEMU only: KVM instead of TCG */
+};
+
+/* A VMM that was started. Paths are absolute. */
+struct guest_vmm {
+	const struct vmm_kind *kind;
+	char dir[PATH_MAX - 64]; /* ours, mode 0700 */
+	char socket
+		[PATH_MAX]; /* QEMU's QMP; of ours: what is written to it the guest's console receives */
+	char console[PATH_MAX], pidfile[PATH_MAX], log[PATH_MAX];
+	char target[PATH_MAX + 8]; /* what to attach */
+	pid_t pid;
+};
+
+/* A command line while it is made; NULL-terminated, as it begins all NULL. */
+struct vmm_args {
+	char *list[VMM_MAX_ARGS + 1];
+	size_t n;
+	bool failed; /* no memory, or too many */
+};
+
+/* vmm_arg - one word more */
+void vmm_arg(struct vmm_args *a, const char *fmt, ...) printf_like(2, 3);
+
+/* A program that runs guests. It must take itself into the background once the guest runs. */
+struct vmm_kind {
+	const char *name;
+	/* required; its command line, the program's name or path first */
+	void (*args)(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm);
+	const char *socket; /* its name in the folder */
+	bool by_pid; /* the target is pid:PID, else qemu:SOCKET */
+	const char *missing; /* the code when there is no such program */
+	const char *remedy; /* what to do then */
+	const char *failed; /* the code when it ends before the guest runs */
+};
+
+extern const struct vmm_kind vmm_qemu; /* cli_qemu.c */
+extern const struct vmm_kind vmm_own; /* cli_own.c */
+
+/** disk_is_qcow2 - by its first bytes; what cannot be read is not */
+bool disk_is_qcow2(const char *path);
+
+/**
+ * vmm_start - make the guest's folder and start a VMM there, in the background
+ * @interrupted: told while it starts that it should not; then it is ended, and nothing is reported
+ *
+ * Return: exit status; a failure is reported.
+ */
+int vmm_start(const struct vmm_kind *kind, const struct guest_opts *o,
+	      const volatile sig_atomic_t *interrupted, struct guest_vmm *ret);
+
+/** vmm_is_alive - does its process still run? */
+bool vmm_is_alive(const struct guest_vmm *vm);
+
+/** vmm_last_words - the last line that it wrote to its log */
+void vmm_last_words(const struct guest_vmm *vm, char *buf, size_t cap);
+
+/** vmm_stop - end one that is of no use and wait for it; its folder stays, with what it said */
+void vmm_stop(const struct guest_vmm *vm);
+
+#endif

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+/* What is in a guest's RAM when it starts. See boot_x86.h. */
+#include "machine/boot_x86.h"
+
+#include "base/cleanup.h"
+#include "machine/image.h"
+#include "machine/mptable_x86.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define LOW_RAM_END   0x9fc00 /* where a PC's extended BIOS data begins */
+#define HIGH_RAM      0x100000
+#define E820_RAM      1
+#define E820_RESERVED 2
+
+#define PT_PRESENT_WRITABLE 3ull
+#define PT_LARGE            0x80ull
+#define TABLE_ENTRIES       512
+
+/* Flat segments, as the boot protocol wants them: Intel SDM vol. 3A, 3.4.5. */
+static const u64 gdt[BOOT_GDT_ENTRIES] = {
+	[BOOT_CS / 8] = 0x00af9b000000ffff, /* code, 64-bit */
+	[BOOT_DS / 8] = 0x00cf93000000ffff, /* data */
+};
+
+static void write_page_tables(const struct guest_mem *m)
+{
+	u64 *pml4 = mem_at(m, gpa(BOOT_PML4), 6 * PAGE_SIZE);
+	u64 *pdpt = pml4 + TABLE_ENTRIES;
+	u64 *pd = pdpt + TABLE_ENTRIES;
+
+	memset(pml4, 0, 6 * PAGE_SIZE);
+	pml4[0] = (BOOT_PML4 + PAGE_SIZE) | PT_PRESENT_WRITABLE;
+	for (u64 i = 0; i < 4; i++)
+		pdpt[i] = (BOOT_PML4 + (2 + i) * PAGE_SIZE) | PT_PRESENT_WRITABLE;
+	for (u64 i = 0; i < 4 * TABLE_ENTRIES; i++)
+		pd[i] = i << 21 | PT_LARGE | PT_PRESENT_WRITABLE;
+}
+
+/* At the highest place below both the hole and what the kernel can reach. */
+static int load_initrd(const struct guest_mem *m, const char *path, struct kernel_image *k,
+		       struct err *err)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	u64 top = MIN(mem_low_bytes(m), (u64)k->hdr.initrd_addr_max + 1);
+	u64 at, len;
+	struct stat st;
+	void *p;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return err_set(err, -errno, ERR_IO, 0, "%s: %s", path, strerrordesc_np(errno));
+	len = (u64)st.st_size;
+	if (!S_ISREG(st.st_mode) || !len)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s: not a file with an initrd",
+			       path);
+	if (len > top || ((top - len) & PAGE_MASK) < k->end)
+		return err_set(err, -ENOSPC, ERR_BAD_REQUEST, 0,
+			       "%s: the initrd has %llu MiB, there is room for %llu MiB behind the "
+			       "kernel; give the guest more memory",
+			       path, (unsigned long long)((len + (1 << 20) - 1) >> 20),
+			       (unsigned long long)(top > k->end ? (top - k->end) >> 20 : 0));
+	at = (top - len) & PAGE_MASK;
+	p = mem_at(m, gpa(at), len);
+	if (!p)
+		return err_set(err, -ENOSPC, ERR_BAD_REQUEST, 0, "%s: no room", path);
+	k->hdr.ramdisk_image = (u32)at;
+	k->hdr.ramdisk_size = (u32)len;
+	return image_pread(fd, p, len, 0, path, err);
+}
+
+static int write_cmdline(const struct guest_mem *m, const char *text, struct kernel_image *k,
+			 struct err *err)
+{
+	u64 len = strlen(text);
+
+	if (len > k->cmdline_max || len >= BOOT_CMDLINE_MAX)
+		return err_set(err, -E2BIG, ERR_BAD_REQUEST, 0,
+			       "the kernel takes a command line of %u bytes, not %llu",
+			       k->cmdline_max, (unsigned long long)len);
+	k->hdr.cmd_line_ptr = BOOT_CMDLINE;
+	if (!mem_write(m, gpa(BOOT_CMDLINE), text, len + 1))
+		return err_set(err, -ENOSPC, ERR_NONE, BOOT_CMDLINE,
+			       "no room for the command line");
+	return 0;
+}
+
+static void add_e820(struct boot_params *bp, u64 addr, u64 end, u32 type)
+{
+	if (addr < end)
+		bp->e820_table[bp->e820_entries++] =
+			(struct boot_e820_entry){ addr, end - addr, type };
+}
+
+static void write_zero_page(const struct guest_mem *m, const struct kernel_image *k)
+{
+	struct boot_params *bp = mem_at(m, gpa(BOOT_PARAMS), sizeof(*bp));
+
+	memset(bp, 0, sizeof(*bp));
+	bp->hdr = k->hdr;
+	bp->acpi_rsdp_addr = BOOT_ACPI;
+	add_e820(bp, 0, LOW_RAM_END, E820_RAM);
+	add_e820(bp, LOW_RAM_END, 0xa0000, E820_RESERVED);
+	add_e820(bp, BOOT_ACPI, HIGH_RAM, E820_RESERVED);
+	add_e820(bp, HIGH_RAM, mem_low_bytes(m), E820_RAM);
+	add_e820(bp, MEM_HOLE_END, MEM_HOLE_END + mem_high_bytes(m), E820_RAM);
+}
+
+int boot_load(const struct guest_mem *m, const struct boot_config *c, u64 *entry_ret,
+	      struct err *err)
+{
+	struct acpi_config acpi = { c->cpus, c->virtio, c->n_virtio };
+	struct kernel_image k;
+	int rc;
+
+	rc = image_load(m, c->kernel, &k, err);
+	if (!rc && c->initrd)
+		rc = load_initrd(m, c->initrd, &k, err);
+	if (!rc)
+		rc = write_cmdline(m, c->cmdline, &k, err);
+	if (!rc)
+		rc = mptable_write(m, gpa(BOOT_MPTABLE), BOOT_MPTABLE_BYTES, c->cpus, err);
+	if (!rc)
+		rc = acpi_write(m, gpa(BOOT_ACPI), BOOT_ACPI_BYTES, &acpi, err);
+	if (rc)
+		return rc;
+	write_zero_page(m, &k);
+	write_page_tables(m);
+	if (!mem_write(m, gpa(BOOT_GDT), gdt, sizeof(gdt)))
+		return err_set(err, -ENOSPC, ERR_NONE, BOOT_GDT, "no room for the GDT");
+	*entry_ret = k.entry;
+	return 0;
+}

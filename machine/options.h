@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The command line of hvftrace-vmm. */
+#ifndef MACHINE_OPTIONS_H
+#define MACHINE_OPTIONS_H
+
+#include "machine/machine.h"
+
+struct options {
+	const char *kernel, *initrd, *append; /* the latter two may be NULL */
+	const char *console; /* file for the serial port's output; NULL: standard output */
+	const char *input; /* "-", or the path of a socket to listen on; NULL: none */
+	const char *pidfile; /* NULL: none */
+	struct disk_source disk[MACHINE_MAX_DISKS];
+	u32 n_disks;
+	u32 cpus;
+	u64 memory_bytes;
+	bool daemonize;
+};
+
+/**
+ * options_parse - fill @ret from the arguments
+ *
+ * Return: -1 to go on, or the exit status; what is wrong was said on stderr.
+ */
+int options_parse(int argc, char **argv, struct options *ret);
+
+#endif

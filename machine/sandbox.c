@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+/* seccomp for a guest's process. See sandbox.h. The list has its reasons beside it. */
+#include "machine/sandbox.h"
+
+#include <errno.h>
+#include <linux/kvm.h>
+#include <seccomp.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* clang-format off: a table */
+static const int plain_calls[] = {
+	SCMP_SYS(read),
+	SCMP_SYS(write),
+	SCMP_SYS(close), /* console, events, pid file */
+	SCMP_SYS(preadv),
+	SCMP_SYS(pwritev),
+	SCMP_SYS(preadv2),
+	SCMP_SYS(pwritev2),
+	SCMP_SYS(fdatasync), /* disks */
+	SCMP_SYS(poll),
+	SCMP_SYS(ppoll),
+	SCMP_SYS(accept4), /* who types at the console */
+	SCMP_SYS(getrandom), /* the rng */
+	SCMP_SYS(futex),
+	SCMP_SYS(sched_yield),
+	SCMP_SYS(set_robust_list),
+	SCMP_SYS(rseq), /* threads */
+	SCMP_SYS(rt_sigreturn),
+	SCMP_SYS(rt_sigprocmask),
+	SCMP_SYS(restart_syscall), /* kicks */
+	SCMP_SYS(clock_gettime),
+	SCMP_SYS(time), /* the clock, where the vDSO has none */
+	SCMP_SYS(brk),
+	SCMP_SYS(munmap),
+	SCMP_SYS(madvise),
+	SCMP_SYS(mremap), /* the C library's heap */
+	SCMP_SYS(fstat),
+	SCMP_SYS(newfstatat),
+	SCMP_SYS(lseek), /* stdio */
+	SCMP_SYS(ftruncate), /* the pid file at the end */
+	SCMP_SYS(gettid),
+	SCMP_SYS(getpid),
+	SCMP_SYS(exit),
+	SCMP_SYS(exit_group),
+};
+
+/* Of ioctl() only these: running vCPUs, interrupts, and what is looked at when a guest fails. */
+static const unsigned long kvm_ioctls[] = {
+	KVM_RUN,       KVM_IRQ_LINE,  KVM_GET_REGS,        KVM_SET_REGS,
+	KVM_GET_SREGS, KVM_TRANSLATE, KVM_GET_VCPU_EVENTS, KVM_SET_VCPU_EVENTS,
+};
+/* clang-format on */
+
+static int allow_all(scmp_filter_ctx ctx)
+{
+	const struct scmp_arg_cmp own_process = { 0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0 };
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < ARRAY_SIZE(plain_calls); i++)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, plain_calls[i], 0);
+	for (size_t i = 0; !rc && i < ARRAY_SIZE(kvm_ioctls); i++)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, kvm_ioctls[i]));
+	/* stdio asks whether a file is a terminal; it is told that it is none */
+	if (!rc)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), 1,
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, 0x5401 /* TCGETS */));
+	/* memory, but none that can be executed */
+	if (!rc)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1,
+				      SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	if (!rc)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(mprotect), 1,
+				      SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0));
+	/* kicks, within this process */
+	if (!rc)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, own_process);
+	return rc;
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int sandbox_enter(struct err *err)
+{
+	(void)err; /* a sanitizer's run time asks for much more */
+	(void)allow_all;
+	return 0;
+}
+#else
+int sandbox_enter(struct err *err)
+{
+	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
+	int rc = ctx ? 0 : -ENOMEM;
+
+	if (!rc)
+		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_TSYNC, 1);
+	/* KVM_RUN is what counts: decided by few comparisons */
+	if (!rc)
+		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+	if (!rc)
+		rc = allow_all(ctx);
+	if (!rc)
+		rc = seccomp_load(ctx);
+	seccomp_release(ctx);
+	if (!rc)
+		return 0;
+	return err_set(err, rc == -ENOMEM ? rc : -ENOTSUP, ERR_IO, 0,
+		       "cannot confine the guest's process by seccomp: %s", strerrordesc_np(-rc));
+}
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the process of a guest may still ask of the host once the guest runs. */
+#ifndef MACHINE_SANDBOX_H
+#define MACHINE_SANDBOX_H
+
+#include "base/err.h"
+
+/**
+ * sandbox_enter - from here on the process may do what a running guest needs, and nothing else
+ *
+ * For all threads, for good: no file is opened, no program started, nothing mapped executable, no signal
+ * sent to another process. A system call that is not allowed kills the process, and with it the guest.
+ * Context: after all files are open and all threads started. Whoever traces the guest by ptrace and
+ * /proc/PID/mem is not affected. Return: 0; -ENOTSUP the kernel has no seccomp filters; -ENOMEM.
+ */
+must_check int sandbox_enter(struct err *err);
+
+#endif

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The registers of a virtio device on MMIO, and what all such devices have in common. A device is an
+ * operations table, a config space and a worker thread that takes requests off its queues.
+ */
+#ifndef MACHINE_VIRTIO_MMIO_H
+#define MACHINE_VIRTIO_MMIO_H
+
+#include "machine/bus.h"
+#include "machine/virtio_queue.h"
+
+#include <pthread.h>
+
+#define VIRTIO_MMIO_BYTES 0x1000
+#define VIRTIO_MAX_QUEUES 2
+#define VIRTIO_MAX_CONFIG 128
+
+struct virtio_dev;
+
+struct virtio_ops {
+	const char *name; /* of its thread */
+	u32 id; /* VIRTIO_ID_* */
+	u32 n_queues;
+	/*
+	 * required; do what one request asks. Return: bytes written into its buffers. Context: the
+	 * device's thread, no lock held; the driver may reset the device meanwhile.
+	 */
+	u32 (*handle)(struct virtio_dev *d, u32 queue, const struct virtq_chain *c);
+	/*
+	 * optional; is there anything to do with a request of this queue? Else it is left for a
+	 * virtio_kick(). Context: as handle(), but under the device's lock.
+	 */
+	bool (*has_work)(struct virtio_dev *d, u32 queue);
+};
+
+struct virtio_dev {
+	const struct virtio_ops *ops;
+	void *priv; /* the device's own */
+	u64 features; /* offered; VIRTIO_F_VERSION_1 comes by itself */
+	u8 config[VIRTIO_MAX_CONFIG]; /* does not change once the guest runs */
+	u32 config_bytes;
+	struct irq_line irq;
+
+	pthread_mutex_t lock; /* of all below */
+	pthread_cond_t kick;
+	pthread_t thread;
+	bool started, stopping;
+	u32 kicked; /* queues with something to do, a bit each */
+	u32 status, interrupts;
+	u32 features_sel, driver_sel, queue_sel;
+	u64 driver_features;
+	u32 generation; /* of resets: what was taken before one is not given back after it */
+	struct virtq queue[VIRTIO_MAX_QUEUES];
+};
+
+/**
+ * virtio_init - a device of @ops; the caller then sets features and config, and starts it
+ * @d: all its storage; zeroed here
+ */
+void virtio_init(struct virtio_dev *d, const struct virtio_ops *ops, void *priv,
+		 const struct guest_mem *mem, struct irq_line irq);
+
+/** virtio_start - its thread; -EAGAIN when there can be no more */
+must_check int virtio_start(struct virtio_dev *d, struct err *err);
+
+/** virtio_kick - look at a queue again. Context: any thread, not under the device's lock. */
+void virtio_kick(struct virtio_dev *d, u32 queue);
+
+/** virtio_stop - end the thread, after the request that it is at */
+void virtio_stop(struct virtio_dev *d);
+void virtio_deinit(struct virtio_dev *d);
+
+/** virtio_io - a bus_fn for its VIRTIO_MMIO_BYTES of registers */
+void virtio_io(void *dev, u64 off, u8 *data, u32 len, bool is_write);
+
+/**
+ * virtio_run_queue - handle all requests of one queue
+ *
+ * Context: the device's thread, or a test without one; takes the lock between requests.
+ */
+void virtio_run_queue(struct virtio_dev *d, u32 queue);
+
+#endif

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Kernels of a few instructions for our own VMM: each is entered like Linux, in 64-bit mode with
+ * boot_params in rsi, shows one thing, and ends with a status. CASE says which.
+ */
+#define BOOT_E820_ENTRIES 0x1e8
+#define BOOT_E820_TABLE   0x2d0
+#define COM1              0x3f8
+#define DEBUG_EXIT        0xf4
+#define I8042_COMMAND     0x64
+#define PM1_CONTROL       0x604
+
+	.text
+	.globl _start
+
+/* Ends the machine; its exit status is 2 v + 1. */
+.macro leave v
+	mov $\v, %eax
+	mov $DEBUG_EXIT, %edx
+	out %eax, %dx
+	hlt
+.endm
+
+/* An interrupt gate for vector @n, to @handler (below 64 KiB of the image's start, which is at 2 MiB). */
+.macro gate n, handler
+	lea \handler(%rip), %rax
+	lea idt+16*\n(%rip), %rdi
+	mov %ax, (%rdi)
+	movw $0x10, 2(%rdi)
+	movw $0x8e00, 4(%rdi)
+	shr $16, %rax
+	mov %ax, 6(%rdi)
+.endm
+
+_start:
+#if CASE == 1 /* prints through the serial port */
+	lea text(%rip), %rsi
+	mov $COM1, %edx
+1:	lodsb
+	test %al, %al
+	jz 2f
+	out %al, %dx
+	jmp 1b
+2:	leave 7
+text:	.asciz "bare guest\n"
+
+#elif CASE == 2 /* no IDT: a triple fault */
+	ud2
+
+#elif CASE == 3 /* resets itself by the keyboard controller */
+	mov $0xfe, %al
+	out %al, $I8042_COMMAND
+	hlt
+
+#elif CASE == 4 /* powers itself off by ACPI */
+	mov $(0x2000 | 5 << 10), %ax
+	mov $PM1_CONTROL, %edx
+	out %ax, %dx
+	hlt
+
+#elif CASE == 5 /* int3 comes to its handler, with the address behind it, and the guest goes on there */
+	gate 3, on_int3
+	lidt idtr(%rip)
+	xor %ebx, %ebx
+	int3
+behind:
+	cmp $1, %ebx
+	jne bad
+	int3
+	int3
+	cmp $3, %ebx
+	jne bad
+	leave 9
+on_int3:
+	test %ebx, %ebx
+	jnz 1f
+	lea behind(%rip), %rax
+	cmp %rax, (%rsp)
+	jne bad
+1:	inc %ebx
+	iretq
+bad:	leave 1
+
+#elif CASE == 6 /* what KVM's emulator may not know: the state of vector registers */
+	mov $0x20, %eax
+	mov %cr4, %rax
+	or $0x40000, %rax /* OSXSAVE */
+	mov %rax, %cr4
+	xor %ecx, %ecx
+	xgetbv
+	leave 3
+
+#elif CASE == 7 /* sums its RAM as the firmware's map tells it, in MiB; touches the end of each run */
+	movzbl BOOT_E820_ENTRIES(%rsi), %ecx
+	lea BOOT_E820_TABLE(%rsi), %rdi
+	xor %ebx, %ebx
+1:	cmpl $1, 16(%rdi)
+	jne 2f
+	mov (%rdi), %rax
+	mov 8(%rdi), %rdx
+	add %rdx, %rbx
+	add %rdx, %rax
+	mov %rax, %rdx
+	shr $32, %rdx
+	jnz 2f /* beyond the first page tables */
+	movq $0x5a5a, -8(%rax)
+	cmpq $0x5a5a, -8(%rax)
+	jne 3f
+2:	add $20, %rdi
+	loop 1b
+	shr $20, %rbx
+	cmp $(EXPECT - 1), %ebx /* the BIOS's part is missing */
+	jne 3f
+	leave 5
+3:	leave 1
+
+#elif CASE == 9 /* says again what it receives, up to a q */
+1:	mov $(COM1 + 5), %edx
+	in %dx, %al
+	test $1, %al
+	jz 1b
+	mov $COM1, %edx
+	in %dx, %al
+	cmp $'q', %al
+	je 2f
+	out %al, %dx
+	jmp 1b
+2:	leave 4
+
+#elif CASE == 8 /* runs until it is ended */
+1:	pause
+	jmp 1b
+#endif
+
+	.data
+	.balign 16
+idtr:	.word 16 * 32 - 1
+	.quad idt
+	.balign 16
+idt:	.fill 16 * 32, 1, 0
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Our own VMM, with kernels of a few instructions: how a guest starts, ends, and fails, each in one line."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+
+from daemon import binary, is_release
+from guest import TOP, Skip, die_with_parent, wait_for
+from small import need_kvm
+from testlib import main
+
+PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES = range(1, 10)
+
+
+class Bare:
+    """A guest of tests/guest/bare: runs hvftrace-vmm with it."""
+
+    def __init__(self, case, **defines):
+        self.dir = tempfile.TemporaryDirectory(prefix="hvf-bare-")
+        self.kernel = pathlib.Path(self.dir.name) / "kernel"
+        subprocess.run(["gcc", "-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x200000",
+                        "-Wl,-Tdata=0x210000", "-Wl,--build-id=none", f"-DCASE={case}",
+                        *(f"-D{k}={v}" for k, v in defines.items()), "-o", self.kernel,
+                        TOP / "tests/guest/bare/guest.S"], check=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.dir.cleanup()
+
+    def run(self, *args):
+        return vmm("--kernel", self.kernel, *args)
+
+
+def vmm(*args):
+    return subprocess.run([binary("hvftrace-vmm"), *args], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                          preexec_fn=die_with_parent)
+
+
+def last_line(p):
+    return p.stderr.splitlines()[-1]
+
+
+def test_prints_and_ends_with_a_status():
+    need_kvm()
+    with Bare(PRINTS) as g:
+        p = g.run()
+        assert (p.returncode, p.stdout) == (15, "bare guest\n"), p
+        assert p.stderr == "hvftrace-vmm: the guest ended itself with 7\n", p.stderr
+        out = pathlib.Path(g.dir.name) / "console"
+        p = g.run("--console", out, "--cpus", "4")
+        assert (p.returncode, p.stdout, out.read_text()) == (15, "", "bare guest\n"), p
+
+
+def test_ways_to_end():
+    need_kvm()
+    for case, status, line in ((FAULTS, 4, "the guest ended in a triple fault of vCPU 0"),
+                               (RESETS, 0, "the guest reset itself"),
+                               (OFF, 0, "the guest powered itself off")):
+        with Bare(case) as g:
+            p = g.run()
+            assert (p.returncode, last_line(p)) == (status, f"hvftrace-vmm: {line}"), p
+            # registers only where something went wrong
+            assert ("rip 0010:0000000000200000" in p.stderr) == (status == 4), p.stderr
+
+
+def test_int3():
+    """Also where KVM's emulator has no int3."""
+    need_kvm()
+    with Bare(INT3) as g:
+        p = g.run()
+        assert (p.returncode, last_line(p)) == (19, "hvftrace-vmm: the guest ended itself with 9"), p
+
+
+def test_what_kvm_cannot_emulate():
+    """Either it works, or the instruction is named and this guest alone ends."""
+    need_kvm()
+    with Bare(VECTORS) as g:
+        p = g.run()
+        if p.returncode == 7:
+            return
+        assert p.returncode == 4, p
+        assert re.fullmatch(r"hvftrace-vmm: (vCPU 0: KVM cannot emulate the instruction at 0x2000\w\w "
+                            r"\(0f 01 d0 [0-9a-f ]+, CPL 0\)|the guest ended in a triple fault of vCPU 0)",
+                            last_line(p)), p.stderr
+        assert "rax " in p.stderr and "cr3 0000000000009000" in p.stderr, p.stderr
+
+
+def test_memory_with_its_hole():
+    need_kvm()
+    for mem in (16, 512, 3072, 3073, 5120):
+        with Bare(MEMORY, EXPECT=mem) as g:
+            p = g.run("--memory", f"{mem}M")
+            assert (p.returncode, last_line(p)) == \
+                (11, "hvftrace-vmm: the guest ended itself with 5"), (mem, p)
+
+
+def test_what_is_typed():
+    """From standard input, more than the port's FIFO holds; by a socket, from one client after another."""
+    need_kvm()
+    with Bare(ECHOES) as g:
+        text = "typed " * 50
+        p = subprocess.run([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", "-"], input=text + "q",
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
+                           preexec_fn=die_with_parent)
+        assert (p.returncode, p.stdout) == (9, text), p
+        path = f"{g.dir.name}/input"
+        with socket.socket(socket.AF_UNIX) as stale:
+            stale.bind(path)
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", path],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, preexec_fn=die_with_parent)
+        for part in ("one", "twoq"):
+            wait_for("it listens", lambda part=part: send(path, part))
+        out, err = p.communicate(timeout=60)
+        assert (p.returncode, out) == (9, "onetwo"), (p.returncode, out, err)
+        # a file that is no socket, or one where somebody listens, is left alone
+        pathlib.Path(g.dir.name, "file").write_text("mine")
+        p = g.run("--input", f"{g.dir.name}/file")
+        assert p.returncode == 1 and "Address already in use" in p.stderr, p
+        assert pathlib.Path(g.dir.name, "file").read_text() == "mine"
+
+
+def send(path, text):
+    with socket.socket(socket.AF_UNIX) as s:
+        try:
+            s.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        s.sendall(text.encode())
+        return True
+
+
+def test_signals_and_daemon():
+    need_kvm()
+    with Bare(LOOPS) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--pidfile", f"{g.dir.name}/pid"],
+                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        pidfile = pathlib.Path(g.dir.name, "pid")
+        wait_for("it runs", lambda: pidfile.exists() and pidfile.read_text())
+        confined = re.search(r"^Seccomp:\s+(\d)", pathlib.Path(f"/proc/{p.pid}/status").read_text(), re.M)
+        assert confined.group(1) == "2" or not is_release(), "seccomp is off"
+        p.terminate()
+        _, err = p.communicate(timeout=30)
+        assert (p.returncode, err) == (0, "hvftrace-vmm: the guest was ended by signal 15 (Terminated)\n")
+        assert pidfile.read_text() == ""
+        # in the background: returns once the guest runs; what it says at its end goes where it did before
+        log = pathlib.Path(g.dir.name, "log")
+        with open(log, "wb") as f:
+            q = subprocess.run([binary("hvftrace-vmm"), "--kernel", g.kernel, "--daemonize",
+                                "--console", "/dev/null", "--pidfile", f"{g.dir.name}/pid"],
+                               stdin=subprocess.DEVNULL, stderr=f, timeout=60)
+        assert q.returncode == 0, (q, log.read_text())
+        pid = int(pidfile.read_text())
+        os.kill(pid, signal.SIGINT)
+        wait_for("it ends", lambda: not os.path.exists(f"/proc/{pid}"))
+        assert log.read_text() == "hvftrace-vmm: the guest was ended by signal 2 (Interrupt)\n"
+        q = g.run("--daemonize", "--console", "/dev/null", "--initrd", "/nonexistent")
+        assert (q.returncode, last_line(q)) == \
+            (1, "hvftrace-vmm: /nonexistent: No such file or directory"), q
+
+
+def test_no_permission_for_kvm():
+    need_kvm()
+    nobody = 65534
+    if os.geteuid() or os.stat("/dev/kvm").st_mode & 0o006:
+        raise Skip("needs root, and a /dev/kvm that is not for everybody")
+    try:
+        p = subprocess.run([binary("hvftrace-vmm"), "--kernel", "/dev/null"], stdin=subprocess.DEVNULL,
+                           stderr=subprocess.PIPE, text=True, timeout=60, user=nobody, group=nobody,
+                           extra_groups=[])
+    except PermissionError as e:
+        raise Skip(f"the build is not for everybody: {e}") from e
+    assert (p.returncode, p.stderr) == (1, "hvftrace-vmm: no permission to use /dev/kvm: "
+                                           "join the group that owns it, often kvm\n"), p
+
+
+def test_what_cannot_be_started():
+    need_kvm()
+    with Bare(PRINTS) as g:
+        big = pathlib.Path(g.dir.name) / "big"
+        with open(big, "wb") as f:
+            f.truncate(65 << 20)
+        text = pathlib.Path(g.dir.name) / "text"
+        text.write_text("no kernel\n" * 1000)
+        cut = pathlib.Path(g.dir.name) / "cut"
+        cut.write_bytes(g.kernel.read_bytes()[:4200])
+        for args, words in (
+                (("--kernel", "/nonexistent"), "/nonexistent: No such file"),
+                (("--kernel", text), "neither a bzImage nor an ELF file"),
+                (("--kernel", cut), "cut short"),
+                (("--kernel", binary("hvftrace-vmm")), "no x86-64 kernel"),
+                (("--kernel", g.kernel, "--initrd", big, "--memory", "64M"),
+                 "the initrd has 65 MiB, there is room for 61 MiB"),
+                (("--kernel", g.kernel, "--append", "x" * 4000), "a command line of 2047 bytes, not 4000")):
+            p = vmm(*args)
+            assert p.returncode == 1 and len(p.stderr.splitlines()) == 1 and words in p.stderr, (args, p)
+    for args in ((), ("--cpus", "0"), ("--memory", "1M"), ("--memory", "9999999999T"), ("extra",),
+                 ("--kernel", "x", "--daemonize")):
+        assert vmm(*args).returncode == 2, args
+
+
+if __name__ == "__main__":
+    main()

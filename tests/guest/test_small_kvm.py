@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Linux in our own VMM on KVM: started by the command, traced, given back, shut down."""
+
+import collections
+import tempfile
+import time
+
+from daemon import Daemon
+from guest import Skip
+from small import RunGuest, SmallGuest
+from testlib import LONG, main
+
+CALLS = 40
+OPEN = "__x64_sys_open"
+TREE = [OPEN, "do_sys_openat2", "do_filp_open"]
+
+
+def traced(d, g, tracer, filters):
+    """Records of a trace while init opens a file CALLS times; (records, init's pid)."""
+    times = [time.monotonic()]
+    t = d.trace("small", filters, tracer=tracer)["id"]
+    times.append(time.monotonic())
+    out = g.do(f"open {CALLS}")
+    times.append(time.monotonic())
+    d.stop_trace(t)
+    times.append(time.monotonic())
+    print(f"{tracer}: started, {CALLS} calls, stopped in " +
+          ", ".join(f"{b - a:.1f}" for a, b in zip(times, times[1:])) + " s")
+    records, end = d.records(t)
+    assert end is not None
+    info = d.trace_info(t)
+    assert info["lost"] == 0, info
+    return records, int(out.split("pid ")[1])
+
+
+def check_function(d, g):
+    records, pid = traced(d, g, "function", [OPEN, "do_sys_openat2"])
+    calls = [r for r in records if r["type"] == "function"]
+    mine = collections.Counter(r["function"] for r in calls if r["pid"] == pid)
+    assert mine == {OPEN: CALLS, "do_sys_openat2": CALLS}, mine
+    # init's child works in the background
+    others = {r["pid"] for r in calls} - {pid}
+    assert len(others) == 1, others
+    times = [r["ts_ns"] for r in calls if r["pid"] == pid]
+    assert times == sorted(times)
+
+
+def check_graph(d, g):
+    records, pid = traced(d, g, "function_graph", TREE)
+    mine = [r for r in records if r.get("pid") == pid and r["type"] in ("graph_entry", "graph_return")]
+    entries = [r for r in mine if r["type"] == "graph_entry"]
+    assert collections.Counter(r["function"] for r in entries) == {f: CALLS for f in TREE}
+    for r in entries:
+        assert r["depth"] == TREE.index(r["function"]), r
+    returns = [r for r in mine if r["type"] == "graph_return"]
+    assert len(returns) == len(entries), (len(returns), len(entries))
+    assert all(r["duration_ns"] > 0 for r in returns)
+
+
+def check_everything(d, g):
+    """All functions at once, by both tracers, while the guest works."""
+    for tracer in ("function", "function_graph"):
+        t = d.trace("small", [], tracer=tracer)["id"]
+        g.do("open 5")
+        d.stop_trace(t)
+        info = d.trace_info(t)
+        print(f"{tracer}: {info['functions']} functions, {info['records']} records, {info['lost']} lost")
+        assert info["functions"] > 10000 and info["records"] > 100, info
+
+
+def make_disk():
+    f = tempfile.NamedTemporaryFile(prefix="hvf-disk-")
+    f.write(b"on the disk" + bytes(64 << 10))
+    f.flush()
+    return f
+
+
+def check_disk(g, disk):
+    assert "on the disk" in g.do("read /dev/vda")
+    assert "HVF-DONE write\n" in g.do("write /dev/vda from the guest")
+    disk.seek(0)
+    assert disk.read(14) == b"from the guest", "written and synced, but not there"
+
+
+def test_run_trace_and_shut_down():
+    with make_disk() as disk, Daemon() as d, RunGuest(d, "small", extra=("--disk", disk.name)) as g:
+        print(f"up and attached after {g.boot_seconds:.1f} s")
+        g.wait_ready()
+        before = g.kernel_text()
+        info = d.get("/v1/guests/small")
+        assert info["target"] == g.target and info["vcpus"] == g.cpus, info
+        check_function(d, g)
+        check_graph(d, g)
+        check_everything(d, g)
+        w = d.get("/v1/guests/small")["windows"]
+        print(f"{w['count']} stop windows, {w['total_ns'] / w['count'] / 1e6:.2f} ms each, "
+              f"{w['max_ns'] / 1e6:.2f} ms the longest")
+        d.delete("/v1/guests/small")
+        after = g.kernel_text()
+        changed = [hex(g.symbols["_text"] + i) for i in range(len(before)) if before[i] != after[i]]
+        assert not changed, f"{len(changed)} bytes of kernel text differ: {changed[:10]}"
+        check_disk(g, disk)
+        g.assert_no_warnings()
+        g.type("reset")
+        g.wait_end()
+        assert g.log().endswith("hvftrace-vmm: the guest reset itself\n"), g.log()
+
+
+def test_bzimage_and_virtio_console():
+    """The kernel unpacks itself, and speaks by virtio."""
+    if not LONG:
+        raise Skip("takes minutes where KVM emulates kernel code; HVF_LONG=1 asks for it")
+    with make_disk() as disk, SmallGuest(image="vmlinuz", append="acpi=off console=hvc0",
+                                         extra=("--disk", disk.name), timeout=900) as g:
+        print(f"up after {g.boot_seconds:.1f} s")
+        assert g.do("read /proc/cpuinfo").count("processor\t") == g.cpus
+        check_disk(g, disk)
+        assert "virtio_rng" in g.do("read /sys/class/misc/hw_random/rng_current")
+        g.assert_no_warnings()
+        g.type("reset")
+        g.wait_end()
+        assert g.log().endswith("hvftrace-vmm: the guest reset itself\n"), g.log()
+
+
+if __name__ == "__main__":
+    main()

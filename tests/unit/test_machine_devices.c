@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: Apache-2.0
+/* machine/: RAM, buses and the devices of a PC, without KVM. */
+#include "machine/bus.h"
+#include "machine/legacy_x86.h"
+#include "machine/mem.h"
+#include "machine/serial.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/serial_reg.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define GIB (1ull << 30)
+
+static void test_ram_has_a_hole(void **state)
+{
+	struct guest_mem m;
+	u32 word = 0x12345678, back = 0;
+
+	(void)state;
+	assert_int_equal(mem_init(&m, 4 * GIB, NULL), 0);
+	assert_int_equal(mem_low_bytes(&m), 3 * GIB);
+	assert_int_equal(mem_high_bytes(&m), GIB);
+	/* the host's side is contiguous */
+	assert_ptr_equal(mem_at(&m, gpa(0), 3 * GIB), m.base);
+	assert_ptr_equal(mem_at(&m, gpa(MEM_HOLE_END), GIB), m.base + 3 * GIB);
+	/* into the hole, out of it, over an end, around */
+	assert_null(mem_at(&m, gpa(MEM_HOLE_START), 1));
+	assert_null(mem_at(&m, gpa(MEM_HOLE_START - 1), 2));
+	assert_null(mem_at(&m, gpa(MEM_HOLE_END - 1), 2));
+	assert_null(mem_at(&m, gpa(5 * GIB), 1));
+	assert_null(mem_at(&m, gpa(5 * GIB - 1), 2));
+	assert_null(mem_at(&m, gpa(UINT64_MAX), 2));
+	assert_null(mem_at(&m, gpa(0), UINT64_MAX));
+	assert_null(mem_at(&m, gpa(0), 0));
+	assert_true(mem_write(&m, gpa(5 * GIB - 4), &word, 4));
+	assert_true(mem_read(&m, gpa(5 * GIB - 4), &back, 4));
+	assert_int_equal(back, word);
+	assert_false(mem_write(&m, gpa(5 * GIB - 3), &word, 4));
+	mem_deinit(&m);
+	mem_deinit(&m);
+}
+
+static void test_ram_sizes(void **state)
+{
+	struct err err = { 0 };
+	struct guest_mem m;
+
+	(void)state;
+	assert_int_equal(mem_init(&m, MEM_MIN_BYTES - PAGE_SIZE, &err), -EINVAL);
+	assert_non_null(strstr(err.msg, "16 MiB"));
+	assert_int_equal(mem_init(&m, MEM_MIN_BYTES + 1, &err), -EINVAL);
+	assert_int_equal(mem_init(&m, MEM_MAX_BYTES + PAGE_SIZE, &err), -EINVAL);
+	assert_int_equal(mem_init(&m, MEM_MIN_BYTES, &err), 0);
+	assert_int_equal(mem_high_bytes(&m), 0);
+	assert_null(mem_at(&m, gpa(MEM_HOLE_END), 1));
+	mem_deinit(&m);
+}
+
+struct seen {
+	u64 off;
+	u32 len;
+	int calls;
+};
+
+static void note(void *dev, u64 off, u8 *data, u32 len, bool is_write)
+{
+	struct seen *s = dev;
+
+	s->off = off;
+	s->len = len;
+	s->calls++;
+	if (!is_write)
+		memset(data, 0x5a, len);
+}
+
+static void test_bus(void **state)
+{
+	struct bus b = { .n = 0 };
+	struct seen a = { 0 };
+	struct err err = { 0 };
+	u8 data[8] = { 0 };
+
+	(void)state;
+	assert_int_equal(bus_add(&b, 0x100, 8, note, &a, &err), 0);
+	assert_int_equal(bus_add(&b, 0x107, 1, note, &a, &err), -EEXIST);
+	assert_int_equal(bus_add(&b, 0xf0, 0x11, note, &a, &err), -EEXIST);
+	assert_int_equal(bus_add(&b, 0x108, 0, note, &a, &err), -EINVAL);
+	assert_int_equal(bus_add(&b, UINT64_MAX, 2, note, &a, &err), -EINVAL);
+	assert_int_equal(bus_add(&b, 0x108, 1, note, &a, &err), 0);
+	bus_access(&b, 0x104, data, 4, false);
+	assert_int_equal(a.off, 4);
+	assert_int_equal(data[3], 0x5a);
+	/* nobody's as a whole: ones, and nobody is asked */
+	a.calls = 0;
+	bus_access(&b, 0x106, data, 4, false);
+	assert_int_equal(data[0], 0xff);
+	bus_access(&b, 0xff, data, 2, true);
+	bus_access(&b, UINT64_MAX, data, 8, false);
+	assert_int_equal(a.calls, 0);
+	while (b.n < BUS_MAX_RANGES)
+		assert_int_equal(bus_add(&b, 0x1000 + b.n, 1, note, &a, &err), 0);
+	assert_int_equal(bus_add(&b, 0x10, 1, note, &a, &err), -E2BIG);
+}
+
+static bool line;
+
+static void set_line(void *arg, u32 gsi, bool level)
+{
+	(void)arg;
+	assert_int_equal(gsi, SERIAL_COM1_IRQ);
+	line = level;
+}
+
+static u8 in(struct serial *s, u64 reg)
+{
+	u8 v = 0xff;
+
+	serial_io(s, reg, &v, 1, false);
+	return v;
+}
+
+static void out(struct serial *s, u64 reg, u8 v)
+{
+	serial_io(s, reg, &v, 1, true);
+}
+
+static void test_serial_transmits(void **state)
+{
+	const struct irq_line irq = { set_line, NULL, SERIAL_COM1_IRQ };
+	struct serial s;
+	char text[3] = "";
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	serial_init(&s, irq, fds[1]);
+	line = false;
+	out(&s, UART_TX, 'h');
+	out(&s, UART_TX, 'i');
+	assert_int_equal(read(fds[0], text, 3), 2);
+	assert_string_equal(text, "hi");
+	/* asked for while the transmitter is empty: one interrupt, taken back by a look at IIR */
+	out(&s, UART_IER, UART_IER_THRI);
+	assert_false(line); /* not let through */
+	out(&s, UART_MCR, UART_MCR_OUT2);
+	assert_true(line);
+	assert_int_equal(in(&s, UART_IIR), UART_IIR_THRI);
+	assert_false(line);
+	assert_int_equal(in(&s, UART_IIR), UART_IIR_NO_INT);
+	out(&s, UART_TX, '!');
+	assert_true(line);
+	out(&s, UART_IER, 0);
+	assert_false(line);
+	/* the divisor is no byte to send */
+	out(&s, UART_LCR, UART_LCR_DLAB);
+	out(&s, UART_DLL, 12);
+	out(&s, UART_DLM, 1);
+	assert_int_equal(in(&s, UART_DLL), 12);
+	assert_int_equal(in(&s, UART_DLM), 1);
+	out(&s, UART_LCR, UART_LCR_WLEN8);
+	assert_int_equal(read(fds[0], text, 3), 1);
+	/* nobody reads any more: the guest goes on */
+	signal(SIGPIPE, SIG_IGN);
+	close(fds[0]);
+	out(&s, UART_TX, 'x');
+	close(fds[1]);
+	serial_deinit(&s);
+}
+
+static void test_serial_receives(void **state)
+{
+	const struct irq_line irq = { set_line, NULL, SERIAL_COM1_IRQ };
+	struct serial s;
+
+	(void)state;
+	serial_init(&s, irq, -1);
+	line = false;
+	out(&s, UART_MCR, UART_MCR_OUT2);
+	out(&s, UART_IER, UART_IER_RDI | UART_IER_THRI);
+	(void)in(&s, UART_IIR);
+	assert_false(line);
+	assert_true(serial_receive(&s, (const u8 *)"ab", 2));
+	assert_true(line);
+	assert_int_equal(in(&s, UART_IIR), UART_IIR_RDI);
+	assert_true(in(&s, UART_LSR) & UART_LSR_DR);
+	assert_int_equal(in(&s, UART_RX), 'a');
+	assert_true(line);
+	assert_int_equal(in(&s, UART_RX), 'b');
+	assert_false(line);
+	assert_false(in(&s, UART_LSR) & UART_LSR_DR);
+	assert_int_equal(in(&s, UART_RX), 0);
+	/* clearing the FIFO; its bits show that it is on */
+	assert_true(serial_receive(&s, (const u8 *)"c", 1));
+	out(&s, UART_FCR, UART_FCR_ENABLE_FIFO | UART_FCR_CLEAR_RCVR);
+	assert_false(line);
+	assert_int_equal(in(&s, UART_IIR) & 0xc0, 0xc0);
+	serial_close(&s);
+	assert_false(serial_receive(&s, (const u8 *)"d", 1));
+	serial_deinit(&s);
+}
+
+/* As Linux's 8250 driver looks for a port: scratch register, then modem lines in loopback. */
+static void test_serial_is_found(void **state)
+{
+	const struct irq_line irq = { set_line, NULL, SERIAL_COM1_IRQ };
+	struct serial s;
+
+	(void)state;
+	serial_init(&s, irq, -1);
+	out(&s, UART_SCR, 0xae);
+	assert_int_equal(in(&s, UART_SCR), 0xae);
+	out(&s, UART_IER, 0xff);
+	assert_int_equal(in(&s, UART_IER), 0x0f);
+	out(&s, UART_MCR, UART_MCR_LOOP | UART_MCR_OUT2 | UART_MCR_RTS);
+	assert_int_equal(in(&s, UART_MSR) & 0xf0, UART_MSR_DCD | UART_MSR_CTS);
+	out(&s, UART_TX, 'l');
+	assert_int_equal(in(&s, UART_RX), 'l');
+	serial_deinit(&s);
+}
+
+struct end {
+	int calls;
+	enum guest_end how;
+	u32 value;
+};
+
+static void note_end(void *arg, enum guest_end how, u32 value)
+{
+	struct end *e = arg;
+
+	*e = (struct end){ e->calls + 1, how, value };
+}
+
+static u8 port_in(struct bus *b, u64 port)
+{
+	u8 v = 0;
+
+	bus_access(b, port, &v, 1, false);
+	return v;
+}
+
+static void port_out(struct bus *b, u64 port, u32 v, u32 len)
+{
+	bus_access(b, port, (u8 *)&v, len, true);
+}
+
+static void test_legacy(void **state)
+{
+	struct bus b = { .n = 0 };
+	struct end end = { 0 };
+	struct legacy l;
+	time_t before;
+	u8 sec;
+
+	(void)state;
+	legacy_init(&l, note_end, &end);
+	assert_int_equal(legacy_add(&l, &b, NULL), 0);
+	assert_int_equal(port_in(&b, I8042_COMMAND), 0);
+	port_out(&b, I8042_COMMAND, 0xd1, 1);
+	assert_int_equal(end.calls, 0);
+	port_out(&b, I8042_COMMAND, 0xfe, 1);
+	assert_int_equal(end.how, GUEST_RESET);
+	port_out(&b, DEBUG_EXIT, 0x1234, 4);
+	assert_int_equal(end.how, GUEST_DEBUG_EXIT);
+	assert_int_equal(end.value, 0x1234);
+	assert_int_equal(end.calls, 2);
+	/* the clock: 24 hours, BCD, the host's time */
+	port_out(&b, CMOS_INDEX, 0x0b, 1);
+	assert_int_equal(port_in(&b, CMOS_INDEX + 1), 0x02);
+	do {
+		before = time(NULL);
+		port_out(&b, CMOS_INDEX, 0x80, 1);
+		sec = port_in(&b, CMOS_INDEX + 1);
+	} while (time(NULL) != before);
+	assert_int_equal((sec >> 4) * 10 + (sec & 15), before % 60);
+	/* storage */
+	port_out(&b, CMOS_INDEX, 0x7f, 1);
+	port_out(&b, CMOS_INDEX + 1, 0x42, 1);
+	assert_int_equal(port_in(&b, CMOS_INDEX + 1), 0x42);
+	legacy_deinit(&l);
+}
+
+static void test_power_off(void **state)
+{
+	struct bus b = { .n = 0 };
+	struct end end = { 0 };
+	struct legacy l;
+
+	(void)state;
+	legacy_init(&l, note_end, &end);
+	assert_int_equal(legacy_add(&l, &b, NULL), 0);
+	assert_int_equal(port_in(&b, ACPI_PM1_CNT), 1);
+	port_out(&b, ACPI_PM1_CNT, ACPI_SLP_S5 << 10, 2);
+	port_out(&b, ACPI_PM1_CNT, 0x2000, 2); /* another sleep state */
+	port_out(&b, ACPI_PM1_CNT, 0x2000 | ACPI_SLP_S5 << 10, 1); /* half a register */
+	assert_int_equal(end.calls, 0);
+	port_out(&b, ACPI_PM1_CNT, 0x2000 | ACPI_SLP_S5 << 10, 2);
+	assert_int_equal(end.how, GUEST_POWER_OFF);
+	legacy_deinit(&l);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_ram_has_a_hole),
+		cmocka_unit_test(test_ram_sizes),
+		cmocka_unit_test(test_bus),
+		cmocka_unit_test(test_serial_transmits),
+		cmocka_unit_test(test_serial_receives),
+		cmocka_unit_test(test_serial_is_found),
+		cmocka_unit_test(test_legacy),
+		cmocka_unit_test(test_power_off),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/* machine/: what a guest's process may still do once it is confined, in children that are. */
+#include "machine/sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* Wait status of a child that is confined and then does @what. */
+static int child(void (*what)(void))
+{
+	struct err err = { 0 };
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (sandbox_enter(&err) < 0)
+			_exit(99);
+		what();
+		_exit(0);
+	}
+	assert_true(pid > 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	return status;
+}
+
+static void guests_work(void)
+{
+	char bytes[16];
+	void *p = malloc(1 << 20);
+
+	free(p);
+	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes) || write(2, "", 0) < 0)
+		_exit(1);
+	p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED || munmap(p, 4096) < 0)
+		_exit(2);
+	/* what stdio asks is answered, not punished */
+	if (isatty(0))
+		_exit(3);
+}
+
+static void open_file(void)
+{
+	(void)open("/etc/passwd", O_RDONLY | O_CLOEXEC);
+}
+
+static void run_program(void)
+{
+	(void)execl("/bin/true", "true", (char *)NULL);
+}
+
+static void make_socket(void)
+{
+	(void)socket(AF_INET, SOCK_STREAM, 0);
+}
+
+static void map_code(void)
+{
+	(void)mmap(NULL, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+}
+
+static void make_code(void)
+{
+	static char page[2 * 4096];
+
+	(void)mprotect((void *)(((uintptr_t)page + 4095) & ~4095ul), 4096, PROT_READ | PROT_EXEC);
+}
+
+static void signal_parent(void)
+{
+	(void)kill(getppid(), SIGCONT);
+}
+
+static void other_ioctl(void)
+{
+	(void)ioctl(0, 0x5412 /* TIOCSTI: types at the terminal */, "x");
+}
+
+static void test_guest_goes_on(void **state)
+{
+	int status = child(guests_work);
+
+	(void)state;
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void test_rest_is_refused(void **state)
+{
+	static void (*const tries[])(void) = { open_file, run_program,   make_socket, map_code,
+					       make_code, signal_parent, other_ioctl };
+
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip();
+#endif
+	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
+		int status = child(tries[i]);
+
+		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
+			fail_msg("try %zu ended with status 0x%x", i, status);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_guest_goes_on),
+		cmocka_unit_test(test_rest_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
