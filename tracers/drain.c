@@ -262,35 +262,11 @@ static void take_leading_comms(struct drain *d, struct queue *q)
 
 enum merge_limit {
 	MERGE_WATERMARK, /* all up to the watermark is here */
-	MERGE_HELD, /* nothing new came: all is here but what a ring holds back */
 	MERGE_ALL,
 };
 
-/*
- * A record that waits for its DATA comes before all others of its ring, and its task may have gone on
- * to another CPU meanwhile: nothing that is later than it may be handed on. false: no limit.
- */
-static bool limit_of(const struct drain *d, enum merge_limit kind, u64 *tsc_ret)
+static void merge(struct drain *d, enum merge_limit limit)
 {
-	bool any = kind == MERGE_WATERMARK;
-	u64 tsc;
-
-	*tsc_ret = d->watermark;
-	for (u32 cpu = 0; cpu < d->n_cpus && d->opts.data && kind != MERGE_ALL; cpu++) {
-		if (!ring_held(&d->queue[cpu].reader, &tsc) ||
-		    (any && tsc_distance(tsc, *tsc_ret) > 0))
-			continue;
-		*tsc_ret = tsc;
-		any = true;
-	}
-	return any;
-}
-
-static void merge(struct drain *d, enum merge_limit kind)
-{
-	u64 limit;
-	bool limited = limit_of(d, kind, &limit);
-
 	d->n_heap = 0;
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		take_leading_comms(d, &d->queue[cpu]);
@@ -303,7 +279,7 @@ static void merge(struct drain *d, enum merge_limit kind)
 		u32 cpu = d->heap[0];
 		struct queue *q = &d->queue[cpu];
 
-		if (limited && tsc_distance(head_tsc(q), limit) > 0)
+		if (limit == MERGE_WATERMARK && tsc_distance(head_tsc(q), d->watermark) > 0)
 			return;
 		hand_on(d, cpu, &q->rec[q->first]);
 		q->first++;
@@ -381,15 +357,6 @@ static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool 
 	return rc;
 }
 
-static bool any_full(const struct drain *d)
-{
-	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
-		if (d->queue[cpu].n == d->cap)
-			return true;
-	}
-	return false;
-}
-
 void drain_expect_graph(struct drain *d)
 {
 	d->graph = true;
@@ -434,10 +401,12 @@ int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *more_ret, stru
 {
 	int rc = round_of(d, now_ns, 0, n_ret, more_ret, err);
 
-	if (*n_ret) /* not: nothing new anywhere, what is in the queues is complete */
-		merge(d, MERGE_WATERMARK);
-	else
-		merge(d, any_full(d) ? MERGE_ALL : MERGE_HELD);
+	/*
+	 * Nothing new anywhere: what is in the queues is complete. Else a queue that is full is no reason to
+	 * go beyond the watermark: all that was in it before this round is below, so that a round later there
+	 * is room.
+	 */
+	merge(d, *n_ret ? MERGE_WATERMARK : MERGE_ALL);
 	d->watermark = d->newest;
 	if (d->round > NEVER_ROUNDS)
 		hand_on_never(d, d->round - NEVER_ROUNDS);

@@ -8,6 +8,11 @@
  * the order in which it made them: on one CPU that is the ring's; and a task takes its time from one
  * CPU to another, so that all that lies before its record in the first ring is older than the next
  * in the other. Hence an entry comes before those of its callees, and a return after theirs.
+ *
+ * Except behind a writer that was preempted between reservation and record: its ring is read no further
+ * until it wrote, other CPUs' records do not wait for that. They would have to until rings are full, for
+ * as long as one task does not run. What lies behind it comes late, with its own time; what its tasks did
+ * elsewhere meanwhile came before.
  */
 #ifndef TRACERS_DRAIN_H
 #define TRACERS_DRAIN_H

@@ -9,7 +9,7 @@
 #define HEAD_MAX (1ull << 56)
 #define LOW36    ((1ull << AGENT_CHECK_SHIFT) - 1)
 #define WORDS    (AGENT_RECORD_BYTES / 8)
-#define GAP_MAX  (AGENT_MAX_ARGS + 1) /* no record has more DATA that matter */
+#define DATA_MAX (AGENT_MAX_ARGS + 1) /* of one record that matter */
 
 enum slot_state {
 	SLOT_VALID,
@@ -22,9 +22,11 @@ struct span {
 	u64 first; /* index of raw[0] */
 	u64 n;
 	u64 floor; /* indexes below may have been used again while raw was read */
+	u64 head; /* as of before raw was read for the first time */
 	u64 now_ns;
 	unsigned int flags;
 	size_t max; /* records that there is room for */
+	bool fresh; /* a record is held: what is behind it in raw may have been read before it */
 	u64 raw[RING_CHUNK * WORDS];
 };
 
@@ -183,9 +185,6 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 	r->stats.data++;
 	if (!r->held || rec->tsc != (w[0] & AGENT_TSC_MASK) || rec->pid != (w[2] & AGENT_PID_MASK))
 		return;
-	r->stats.torn -= r->held_gap;
-	r->stats.data += r->held_gap;
-	r->held_gap = 0;
 	switch (what & AGENT_DATA_KIND) {
 	case AGENT_DATA_ARG: /* one behind a gap is of no use: which is it? */
 		if (rec->type == RING_GRAPH_RETURN || number != rec->n_args ||
@@ -211,8 +210,9 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 /* The record at out[*n] gets no more DATA. */
 static void let_go(struct ring_reader *r, struct ring_record *out, size_t *n)
 {
+	if (!r->held)
+		return;
 	r->held = false;
-	r->held_gap = 0;
 	deliver(r, out[*n].type, n);
 }
 
@@ -220,7 +220,7 @@ static void let_go(struct ring_reader *r, struct ring_record *out, size_t *n)
  * A valid slot. A record that is held lies at out[*n]; whatever is not its DATA comes after it. false:
  * there is no room, the slot is not taken.
  */
-static inline bool take(struct ring_reader *r, const struct span *s, u64 i, struct ring_record *out,
+static inline bool take(struct ring_reader *r, struct span *s, u64 i, struct ring_record *out,
 			size_t *n)
 {
 	const u64 *w = &s->raw[i * WORDS];
@@ -230,8 +230,7 @@ static inline bool take(struct ring_reader *r, const struct span *s, u64 i, stru
 		take_data(r, w, &out[*n]);
 		return true;
 	}
-	if (r->held)
-		let_go(r, out, n);
+	let_go(r, out, n);
 	if (*n == s->max)
 		return false;
 	if (type == AGENT_REC_COMM_A || type == AGENT_REC_COMM_B) {
@@ -244,16 +243,16 @@ static inline bool take(struct ring_reader *r, const struct span *s, u64 i, stru
 	}
 	decode(w, (u8)type, &out[*n]);
 	if ((s->flags & RING_DATA) && type != AGENT_REC_SWITCH)
-		r->held = true;
+		r->held = s->fresh = true;
 	else
 		deliver(r, (u8)type, n);
 	return true;
 }
 
 /* Should the slot at @index, reserved but not written, be waited for? Notes since when it is. */
-static bool wait_for(struct ring_reader *r, const struct span *s, u64 index, u64 head)
+static bool wait_for(struct ring_reader *r, const struct span *s, u64 index)
 {
-	u64 waited;
+	u64 head = s->head, waited;
 
 	if (s->flags & RING_FINAL)
 		return false;
@@ -277,51 +276,17 @@ static bool wait_for(struct ring_reader *r, const struct span *s, u64 index, u64
 	return true;
 }
 
-/*
- * Decode; stops early at a slot that is worth waiting for, or when @out is full. Returns how many slots
- * were taken.
- */
-static u64 take_span(struct ring_reader *r, const struct span *s, u64 head, struct ring_record *out,
-		     size_t *n)
+/* Slots @i .. @i + @n of @s. */
+static int read_slots(struct ring_reader *r, struct span *s, u64 i, u64 n)
 {
-	for (u64 i = 0; i < s->n; i++) {
-		const u64 *w = &s->raw[i * WORDS];
-		u64 index = s->first + i;
-		enum slot_state state;
-
-		if (*n == s->max)
-			return i;
-		state = slot_state(r, w, index);
-		if (__builtin_expect(state == SLOT_VALID, 1)) {
-			if (!take(r, s, i, out, n))
-				return i;
-			continue;
-		}
-		if (index < s->floor) {
-			r->stats.overwritten++;
-			if (r->held)
-				let_go(r, out, n);
-			continue;
-		}
-		if (state == SLOT_UNWRITTEN && wait_for(r, s, index, head))
-			return i;
-		r->stats.torn++;
-		if (r->held && ++r->held_gap > GAP_MAX)
-			let_go(r, out, n);
-	}
-	return s->n;
-}
-
-static int read_span(struct ring_reader *r, struct span *s, u64 head)
-{
-	u64 slot = s->first & (r->slots - 1);
-	u64 now;
+	u64 slot = (s->first + i) & (r->slots - 1), now;
 	int err;
 
-	err = r->io.read(r->io.arg, r->ring_off + slot * AGENT_RECORD_BYTES, s->raw,
-			 s->n * AGENT_RECORD_BYTES);
+	err = r->io.read(r->io.arg, r->ring_off + slot * AGENT_RECORD_BYTES, &s->raw[i * WORDS],
+			 n * AGENT_RECORD_BYTES);
 	if (err)
 		return fail(r, err);
+	s->fresh = false;
 	s->floor = 0;
 	if (!r->overwrite)
 		return 0;
@@ -329,13 +294,61 @@ static int read_span(struct ring_reader *r, struct span *s, u64 head)
 	err = read_head(r, &now);
 	if (err)
 		return err;
-	if (now < head)
+	if (now < s->head)
 		return fail(r, -EUCLEAN);
 	s->floor = now > r->slots ? now - r->slots : 0;
 	return 0;
 }
 
-static void skip_overwritten(struct ring_reader *r, u64 head, struct ring_record *out, size_t *n)
+/*
+ * Behind the record that is held comes a slot that was not written. The agent writes DATA before their
+ * record: whoever reads the record and then, in another read, the slots behind it, has them all. In the
+ * one read that gave the record they may be missing, as nothing orders the words of that.
+ */
+static int settle(struct ring_reader *r, struct span *s, u64 i, struct ring_record *out, size_t *n)
+{
+	if (s->fresh)
+		return read_slots(r, s, i, MIN(s->n - i, (u64)DATA_MAX));
+	let_go(r, out, n);
+	return 0;
+}
+
+/*
+ * Decode; stops early at a slot that is worth waiting for, or when @out is full. @taken_ret: how many
+ * slots were taken; valid on failure too.
+ */
+static int take_span(struct ring_reader *r, struct span *s, struct ring_record *out, size_t *n,
+		     u64 *taken_ret)
+{
+	u64 i = 0;
+	int err = 0;
+
+	while (i < s->n && *n < s->max) {
+		u64 index = s->first + i;
+		enum slot_state state = slot_state(r, &s->raw[i * WORDS], index);
+
+		if (__builtin_expect(state == SLOT_VALID, 1)) {
+			if (!take(r, s, i, out, n))
+				break;
+		} else if (r->held) {
+			err = settle(r, s, i, out, n);
+			if (err)
+				break;
+			continue;
+		} else if (index < s->floor) {
+			r->stats.overwritten++;
+		} else if (state == SLOT_UNWRITTEN && wait_for(r, s, index)) {
+			break;
+		} else {
+			r->stats.torn++;
+		}
+		i++;
+	}
+	*taken_ret = i;
+	return err;
+}
+
+static void skip_overwritten(struct ring_reader *r, u64 head)
 {
 	u64 gone;
 
@@ -344,33 +357,28 @@ static void skip_overwritten(struct ring_reader *r, u64 head, struct ring_record
 	gone = head - r->slots - r->pos;
 	r->stats.overwritten += gone;
 	r->pos += gone;
-	if (r->held)
-		let_go(r, out, n);
 }
 
 static int drain(struct ring_reader *r, struct ring_record *out, struct span *s, size_t *n_ret)
 {
-	u64 head, taken;
-	int err = read_head(r, &head);
+	u64 taken;
+	int err = read_head(r, &s->head);
 
 	if (err)
 		return err;
-	skip_overwritten(r, head, out, n_ret);
-	while (r->pos < head && *n_ret < s->max) {
+	skip_overwritten(r, s->head);
+	while (r->pos < s->head && *n_ret < s->max) {
 		s->first = r->pos;
-		s->n = MIN(head - r->pos, r->slots - (r->pos & (r->slots - 1)));
-		s->n = MIN(s->n, MIN((u64)RING_CHUNK, s->max - *n_ret + GAP_MAX));
-		err = read_span(r, s, head);
+		s->n = MIN(s->head - r->pos, r->slots - (r->pos & (r->slots - 1)));
+		s->n = MIN(s->n, MIN((u64)RING_CHUNK, s->max - *n_ret + DATA_MAX));
+		err = read_slots(r, s, 0, s->n);
 		if (err)
 			return err;
-		taken = take_span(r, s, head, out, n_ret);
+		err = take_span(r, s, out, n_ret, &taken);
 		r->pos += taken;
-		if (taken < s->n && *n_ret < s->max)
-			return 0;
+		if (err || (taken < s->n && *n_ret < s->max))
+			return err;
 	}
-	/* a record and its DATA are reserved together */
-	if (r->held && r->pos == head)
-		let_go(r, out, n_ret);
 	r->stalled = false;
 	r->stats.stalled_ns = 0;
 	return 0;
@@ -391,11 +399,10 @@ int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 n
 	s.now_ns = now_ns;
 	s.flags = flags;
 	s.max = max;
-	if (r->held)
-		out[0] = r->open;
+	s.fresh = false;
 	err = drain(r, out, &s, n_ret);
-	if (r->held)
-		r->open = out[*n_ret];
+	/* a record and its DATA are reserved together: nothing behind head is its own */
+	let_go(r, out, n_ret);
 	if (err || r->pos == from)
 		return err;
 	err = r->io.write(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, tail), &r->pos, 8);

@@ -8,14 +8,13 @@
  * Every index below head ends up in exactly one counter of struct ring_stats:
  *
  *   head - start = functions + entries + returns + switches + comms + data + torn + overwritten
- *                  + held + (head - pos), the last still to be read
+ *                  + (head - pos), the last still to be read
  *   events       = functions + entries + returns + switches + refused + torn and overwritten ones
  *                  that were not COMM or DATA slots: calls, under function_graph their returns
  *
  * A record and its DATA are one event: what is lost of it counts once. A DATA slot without its record
- * counts as data alone (its record counts as torn, overwritten or refused); one that was never written
- * counts as data when the record's next DATA tells that it was one. What cannot be told apart is what
- * was overwritten before it was read, or not written at all: each slot of it counts, DATA too.
+ * counts as data alone (its record counts as torn, overwritten or refused). What cannot be told apart
+ * is what was overwritten before it was read, or not written at all: each slot of it counts, DATA too.
  */
 #ifndef TRACERS_RING_H
 #define TRACERS_RING_H
@@ -90,11 +89,9 @@ struct ring_reader {
 	u64 lost_start; /* agent_cpu.lost at init */
 	u64 stall_head, stall_since_ns;
 	bool stalled;
+	bool held; /* inside ring_drain(): the last record read may have more DATA */
 	u64 comm_next; /* index at which the other half of comm is due */
 	struct ring_record comm;
-	bool held; /* a record was read whose DATA may still come: */
-	u8 held_gap; /* unwritten slots given up since, as torn until they turn out to be its DATA */
-	struct ring_record open;
 	struct ring_stats stats;
 };
 
@@ -119,8 +116,8 @@ must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
  */
 #define RING_FINAL 1
 /*
- * Records may be followed by AGENT_REC_DATA: each is held until what follows it in the ring was read,
- * or nothing that was reserved does. Without it DATA are dropped.
+ * Records may be followed by AGENT_REC_DATA, which go with them; without it DATA are dropped. The agent
+ * writes DATA before their record, so that none ever waits for them, nor for a slot of another's.
  */
 #define RING_DATA 2
 
@@ -141,13 +138,6 @@ must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
  */
 must_check int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 now_ns,
 			  unsigned int flags, size_t *n_ret);
-
-/** ring_held - the TSC of the record that is held, which will come before all others of this ring */
-static inline bool ring_held(const struct ring_reader *r, u64 *tsc_ret)
-{
-	*tsc_ret = r->open.tsc;
-	return r->held;
-}
 
 /** ring_pending - slots reserved but not taken, as of a look now; for choosing when to drain */
 must_check int ring_pending(struct ring_reader *r, u64 *n_ret);

@@ -133,7 +133,7 @@ static inline u64 accounted(void)
 	const struct ring_stats *s = &reader.stats;
 
 	return s->functions + s->entries + s->returns + s->switches + s->comms + s->data + s->torn +
-	       s->overwritten + reader.held;
+	       s->overwritten;
 }
 
 #endif
