@@ -27,6 +27,7 @@ struct queue {
 	struct ring_reader reader;
 	struct ring_record *rec;
 	size_t first, n;
+	u64 doubt; /* what lies below this index may be older than a loss */
 	u32 comm_pid, comm_tgid;
 	char comm[TRACE_COMM_LEN + 1];
 };
@@ -57,6 +58,7 @@ struct drain {
 	struct comms *comms; /* pid -> comm, for tasks named on another CPU */
 	struct calls *calls;
 	u64 lost; /* records, of which calls knows */
+	bool doubt; /* some ring was not read up to its @doubt */
 	u64 last_ns; /* of the latest record handed on */
 	u64 round;
 	struct never *never; /* told but not handed on; the oldest first */
@@ -303,7 +305,8 @@ static int read_failed(int rc, u32 cpu, struct err *err)
 static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, struct err *err)
 {
 	struct queue *q = &d->queue[cpu];
-	size_t room, n;
+	size_t room, n = 0;
+	u64 left;
 	int rc;
 
 	if (q->first) {
@@ -311,8 +314,11 @@ static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, 
 		q->first = 0;
 	}
 	room = d->cap - q->n;
-	rc = ring_drain(&q->reader, q->rec + q->n, room, now_ns,
-			flags | (d->opts.data ? RING_DATA : 0), &n);
+	if (room)
+		rc = ring_drain(&q->reader, q->rec + q->n, room, now_ns,
+				flags | (d->opts.data ? RING_DATA : 0), &n);
+	else /* look whether it refused records */
+		rc = ring_pending(&q->reader, &left);
 	for (size_t i = q->n; i < q->n + n; i++) {
 		if (q->rec[i].type != RING_COMM && tsc_distance(q->rec[i].tsc, d->newest) > 0)
 			d->newest = q->rec[i].tsc;
@@ -322,19 +328,42 @@ static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, 
 	return rc ? read_failed(rc, cpu, err) : 0;
 }
 
-/* Whatever is lost now is older than what was read last. */
+/* All that is in the rings now may be older than a loss. (One that cannot be read fails the next round.) */
+static void doubt_rings(struct drain *d)
+{
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		struct queue *q = &d->queue[cpu];
+		u64 n;
+
+		if (!ring_pending(&q->reader, &n))
+			q->doubt = q->reader.pos + n;
+	}
+}
+
+/*
+ * What was lost is older than our knowing of it; but what is in the rings may be older yet, as a full
+ * ring refuses what is newer than all that it has. So until every ring was read up to where it ended when
+ * we knew, whatever was read last may be older than the loss. It is not handed on yet.
+ */
 static void note_losses(struct drain *d)
 {
 	struct drain_losses l;
+	bool was_doubt = d->doubt;
 	u64 lost;
 
 	drain_losses(d, &l);
 	lost = l.refused + l.overwritten + l.torn;
+	if (lost == d->lost && !was_doubt)
+		return;
 	if (lost != d->lost)
-		calls_lost(d->calls, d->newest);
-	if (lost != d->lost && d->sleeps)
-		sleeps_lost(d->sleeps, d->newest);
+		doubt_rings(d);
 	d->lost = lost;
+	d->doubt = false;
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++)
+		d->doubt |= d->queue[cpu].reader.pos < d->queue[cpu].doubt;
+	calls_lost(d->calls, d->newest);
+	if (d->sleeps)
+		sleeps_lost(d->sleeps, d->newest);
 }
 
 static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool *more_ret,
@@ -349,7 +378,7 @@ static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool 
 
 		rc = fill(d, cpu, now_ns, flags, &n, err);
 		total += n;
-		*more_ret |= n == room && room;
+		*more_ret |= n == room;
 	}
 	*n_ret = total;
 	d->round++;
@@ -450,6 +479,7 @@ int drain_finish(struct drain *d, u64 wait_ns, struct err *err)
 		d->watermark = d->newest;
 		budget -= MIN(budget, (u64)n);
 	}
+	note_losses(d); /* pending() may have seen one */
 	merge(d, MERGE_ALL);
 	hand_on_never(d, UINT64_MAX);
 	end_turn(d);

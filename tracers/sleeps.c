@@ -34,6 +34,8 @@ struct task {
 struct sleeps {
 	bool lost;
 	u64 lost_tsc;
+	bool any;
+	u64 newest; /* of any switch */
 	u8 next[SETS]; /* the way to replace */
 	struct task task[SETS][WAYS];
 };
@@ -117,11 +119,18 @@ static void wake(const struct sleeps *s, struct task *t, u64 tsc)
 
 void sleeps_switch(struct sleeps *s, u32 cpu, u32 prev, u32 next, u64 tsc)
 {
+	bool late = s->any && tsc_distance(tsc, s->newest) < 0;
 	struct task *t;
 
-	/* one that is out already came back unseen: what it slept before is not known */
+	if (!late)
+		s->newest = tsc;
+	s->any = true;
+	/*
+	 * One that is out already came back unseen: what it slept before is not known. One whose leaving comes
+	 * late may be back already.
+	 */
 	t = find_or_make(s, key_of(cpu, prev));
-	t->out = true;
+	t->out = !late;
 	t->since = tsc;
 	t = (struct task *)(uintptr_t)find(s, key_of(cpu, next));
 	if (t)

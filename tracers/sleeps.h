@@ -3,8 +3,8 @@
  * How long each task has been switched out, from task switches in the order of their time; for durations
  * without sleep. Bounded memory; one thread.
  *
- * Where something is not known (a switch was lost, a task was forgotten for others, a call began long
- * ago) the sleep counts as less than it was, never as more: durations come out too long at worst.
+ * Where something is not known (a switch was lost or came late, a task was forgotten for others, a call
+ * began long ago) the sleep counts as less than it was, never as more: durations come out too long at worst.
  */
 #ifndef TRACERS_SLEEPS_H
 #define TRACERS_SLEEPS_H
@@ -21,7 +21,12 @@ struct sleeper {
 	u32 cpu, pid;
 };
 
-/** sleeps_switch - @cpu turned from task @prev to @next at @tsc (48 bits) */
+/**
+ * sleeps_switch - @cpu turned from task @prev to @next at @tsc (48 bits)
+ *
+ * In the order of @tsc over all CPUs; one that is earlier than one before it is late: behind a preempted
+ * writer, see drain.h.
+ */
 void sleeps_switch(struct sleeps *s, u32 cpu, u32 prev, u32 next, u64 tsc);
 
 /** sleeps_lost - switches may have been lost, none later than @tsc: who is out since before counts as awake */

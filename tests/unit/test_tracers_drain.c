@@ -12,7 +12,8 @@
 #define CPUS     2
 #define SLOTS    256
 #define RING_OFF 8192
-#define BYTES    (RING_OFF + CPUS * SLOTS * AGENT_RECORD_BYTES)
+#define DEEP     32768 /* more than one round takes */
+#define BYTES    (RING_OFF + CPUS * DEEP * AGENT_RECORD_BYTES)
 #define TEXT     0xffffffff81000000
 #define LOW36    0xfffffffffull
 
@@ -20,6 +21,7 @@ static u64 data[BYTES / 8];
 static struct trace_record got[512];
 static size_t n_got;
 static struct drain *d;
+static u32 slots;
 
 static struct agent_cpu *cpu_at(u32 cpu)
 {
@@ -77,6 +79,7 @@ static int begin(const struct drain_opts *o)
 {
 	memset(data, 0, sizeof(data));
 	n_got = 0;
+	slots = o->header.ring_slots;
 	return drain_create(o, &d, NULL);
 }
 
@@ -99,9 +102,9 @@ static void put(u32 cpu, u64 w0, u64 w1, u32 type, u32 pid)
 {
 	u64 index = cpu_at(cpu)->head++;
 	u64 low = (u64)(type >> 8) << AGENT_CTX_SHIFT | (u64)(type & 7) << AGENT_TYPE_SHIFT | pid;
-	u64 *w = &data[RING_OFF / 8 + (cpu * SLOTS + index % SLOTS) * 3];
+	u64 *w = &data[RING_OFF / 8 + (cpu * slots + index % slots) * 3];
 
-	w[0] = (index / SLOTS + 1) << 48 | w0;
+	w[0] = (index / slots + 1) << 48 | w0;
 	w[1] = w1;
 	w[2] = (w[0] ^ (w1 << 23 | w1 >> 41) ^ low) * AGENT_CHECK_MUL;
 	w[2] = (w[2] & ~LOW36) | low;
@@ -354,6 +357,37 @@ static void sleep_is_left_out(void **state)
 	drain_destroy(d);
 }
 
+/* One round takes less than the ring has, and what was refused is newer than all of it. */
+static void a_full_ring_hides_a_wakeup(void **state)
+{
+	struct drain_opts o = options();
+
+	(void)state;
+	o.no_sleep = true;
+	o.header.nr_cpus = 1;
+	o.header.ring_slots = DEEP;
+	begin(&o);
+	entry(0, 7, 1, 10);
+	for (u64 t = 11; cpu_at(0)->head < DEEP - 1; t++)
+		turn(0, 3, 3, t);
+	turn(0, 7, 9, 50000); /* the last one that there is room for */
+	cpu_at(0)->lost += 2; /* it was back at 50100, out again at 99900 */
+	rounds(8);
+	turn(0, 9, 7, 100000);
+	ret(0, 7, 1, 100010, 100000);
+	rounds(3);
+	assert_int_equal(n_got, 2);
+	assert_int_equal(got[1].duration_ns, 1000000);
+	/* what comes later is known again */
+	entry(0, 7, 1, 100020);
+	turn(0, 7, 9, 100100);
+	turn(0, 9, 7, 100200);
+	ret(0, 7, 1, 100220, 200);
+	rounds(3);
+	assert_int_equal(got[3].duration_ns, 1000);
+	drain_destroy(d);
+}
+
 static void only_long_calls(void **state)
 {
 	struct drain_opts o = options();
@@ -451,6 +485,7 @@ int main(void)
 		cmocka_unit_test(a_preempted_writer_holds_up_its_own_ring),
 		cmocka_unit_test(switches_are_told_if_asked_for),
 		cmocka_unit_test(sleep_is_left_out),
+		cmocka_unit_test(a_full_ring_hides_a_wakeup),
 		cmocka_unit_test(only_long_calls),
 		cmocka_unit_test(turns),
 	};

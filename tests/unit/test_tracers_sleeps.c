@@ -134,6 +134,21 @@ static void more_tasks_than_there_is_room_for(void **state)
 	}
 }
 
+/* Switches of a CPU that were read late: what they say is over, and is not taken for a sleep. */
+static void late_ones_are_no_sleep(void **state)
+{
+	(void)state;
+	in(1, 7, 200);
+	in(1, 7, 400);
+	out(0, 7, 100); /* of 200 */
+	in(1, 7, 600); /* whose leaving at 500 comes later still */
+	assert_int_equal(total(7), 0);
+	out(0, 7, 500);
+	out(1, 7, 700);
+	in(1, 7, 710);
+	assert_int_equal(total(7), 10);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -142,6 +157,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(lost_switches, setup, teardown),
 		cmocka_unit_test_setup_teardown(long_ago, setup, teardown),
 		cmocka_unit_test_setup_teardown(more_tasks_than_there_is_room_for, setup, teardown),
+		cmocka_unit_test_setup_teardown(late_ones_are_no_sleep, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
