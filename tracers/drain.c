@@ -27,6 +27,8 @@ struct queue {
 	struct ring_reader reader;
 	struct ring_record *rec;
 	size_t first, n;
+	u64 newest; /* latest TSC taken */
+	bool more; /* the ring had more than there was room for */
 	u64 doubt; /* what lies below this index may be older than a loss */
 	u32 comm_pid, comm_tgid;
 	char comm[TRACE_COMM_LEN + 1];
@@ -263,12 +265,30 @@ static void take_leading_comms(struct drain *d, struct queue *q)
 }
 
 enum merge_limit {
-	MERGE_WATERMARK, /* all up to the watermark is here */
+	MERGE_HERE, /* up to where all is here */
 	MERGE_ALL,
 };
 
-static void merge(struct drain *d, enum merge_limit limit)
+/* All up to the watermark was read since, but of a ring that has more only what was taken. */
+static u64 limit_of(const struct drain *d)
 {
+	u64 limit = d->watermark;
+
+	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
+		const struct queue *q = &d->queue[cpu];
+
+		if (q->more && tsc_distance(q->newest, limit) < 0)
+			limit = q->newest;
+	}
+	return limit;
+}
+
+/* Returns how many left the queues. */
+static size_t merge(struct drain *d, enum merge_limit kind)
+{
+	u64 limit = limit_of(d);
+	size_t n;
+
 	d->n_heap = 0;
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		take_leading_comms(d, &d->queue[cpu]);
@@ -277,12 +297,12 @@ static void merge(struct drain *d, enum merge_limit limit)
 	}
 	for (u32 i = d->n_heap / 2; i-- > 0;)
 		sift_down(d, i);
-	while (d->n_heap) {
+	for (n = 0; d->n_heap; n++) {
 		u32 cpu = d->heap[0];
 		struct queue *q = &d->queue[cpu];
 
-		if (limit == MERGE_WATERMARK && tsc_distance(head_tsc(q), d->watermark) > 0)
-			return;
+		if (kind == MERGE_HERE && tsc_distance(head_tsc(q), limit) > 0)
+			return n;
 		hand_on(d, cpu, &q->rec[q->first]);
 		q->first++;
 		q->n--;
@@ -291,6 +311,18 @@ static void merge(struct drain *d, enum merge_limit limit)
 			d->heap[0] = d->heap[--d->n_heap];
 		sift_down(d, 0);
 	}
+	return n;
+}
+
+/*
+ * A queue that is full is no reason to go further: what ends earliest is handed on as a whole, so that
+ * there is room. Where nothing was taken nor can be handed on, all is here, or times make no sense.
+ */
+static void merge_round(struct drain *d, size_t n_taken)
+{
+	if (!merge(d, MERGE_HERE) && !n_taken)
+		merge(d, MERGE_ALL);
+	d->watermark = d->newest;
 }
 
 static int read_failed(int rc, u32 cpu, struct err *err)
@@ -320,10 +352,13 @@ static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, 
 	else /* look whether it refused records */
 		rc = ring_pending(&q->reader, &left);
 	for (size_t i = q->n; i < q->n + n; i++) {
-		if (q->rec[i].type != RING_COMM && tsc_distance(q->rec[i].tsc, d->newest) > 0)
-			d->newest = q->rec[i].tsc;
+		if (q->rec[i].type != RING_COMM && tsc_distance(q->rec[i].tsc, q->newest) > 0)
+			q->newest = q->rec[i].tsc;
 	}
+	if (tsc_distance(q->newest, d->newest) > 0)
+		d->newest = q->newest;
 	q->n += n;
+	q->more = n == room;
 	*n_ret = n;
 	return rc ? read_failed(rc, cpu, err) : 0;
 }
@@ -374,11 +409,9 @@ static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool 
 
 	*more_ret = false;
 	for (u32 cpu = 0; !rc && cpu < d->n_cpus; cpu++) {
-		size_t room = d->cap - d->queue[cpu].n;
-
 		rc = fill(d, cpu, now_ns, flags, &n, err);
 		total += n;
-		*more_ret |= n == room;
+		*more_ret |= d->queue[cpu].more;
 	}
 	*n_ret = total;
 	d->round++;
@@ -430,13 +463,7 @@ int drain_round(struct drain *d, u64 now_ns, size_t *n_ret, bool *more_ret, stru
 {
 	int rc = round_of(d, now_ns, 0, n_ret, more_ret, err);
 
-	/*
-	 * Nothing new anywhere: what is in the queues is complete. Else a queue that is full is no reason to
-	 * go beyond the watermark: all that was in it before this round is below, so that a round later there
-	 * is room.
-	 */
-	merge(d, *n_ret ? MERGE_WATERMARK : MERGE_ALL);
-	d->watermark = d->newest;
+	merge_round(d, *n_ret);
 	if (d->round > NEVER_ROUNDS)
 		hand_on_never(d, d->round - NEVER_ROUNDS);
 	if (d->round > d->turn_round + NEVER_ROUNDS)
@@ -474,9 +501,7 @@ int drain_finish(struct drain *d, u64 wait_ns, struct err *err)
 	}
 	while (!rc && budget && monotonic_ns() < hard && pending(d)) {
 		rc = round_of(d, monotonic_ns(), RING_FINAL, &n, &more, err);
-		/* none taken: the queues are full, make room; or nothing is left */
-		merge(d, n ? MERGE_WATERMARK : MERGE_ALL);
-		d->watermark = d->newest;
+		merge_round(d, n);
 		budget -= MIN(budget, (u64)n);
 	}
 	note_losses(d); /* pending() may have seen one */

@@ -262,6 +262,39 @@ static void values(void **state)
 	drain_destroy(d);
 }
 
+/* A task leaves a CPU whose ring takes rounds to read: what it does elsewhere is not told before. */
+static void a_long_ring_keeps_its_place(void **state)
+{
+	struct drain_opts o = options();
+	size_t taken;
+	bool more;
+
+	(void)state;
+	o.header.ring_slots = DEEP;
+	begin(&o);
+	for (u64 t = 11; cpu_at(0)->head < DEEP - 1; t++)
+		turn(0, 3, 3, t);
+	entry(0, 7, 1, 50000);
+	ret(1, 7, 1, 60000, 10000);
+	for (int i = 0; i < 8 && n_got < 2; i++) {
+		assert_int_equal(drain_round(d, 1, &taken, &more, NULL), 0);
+		assert_true(more || cpu_at(0)->tail == DEEP);
+	}
+	assert_int_equal(n_got, 2);
+	is(0, TRACE_GRAPH_ENTRY, 1, 50000, 0);
+	is(1, TRACE_GRAPH_RETURN, 1, 60000, 0);
+	drain_destroy(d);
+	/* times that make no sense do not stop it */
+	begin(&o);
+	for (u64 i = 0; i < DEEP; i++)
+		turn(0, 3, 3, (i << 46) & AGENT_TSC_MASK);
+	entry(1, 7, 1, 5);
+	rounds(12);
+	assert_int_equal(cpu_at(0)->tail, DEEP);
+	assert_int_equal(n_got, 1);
+	drain_destroy(d);
+}
+
 /* One writer is preempted behind its reservation: what other CPUs record meanwhile is handed on. */
 static void a_preempted_writer_holds_up_its_own_ring(void **state)
 {
@@ -483,6 +516,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(losses_do_not_pile_up, setup, teardown),
 		cmocka_unit_test(values),
 		cmocka_unit_test(a_preempted_writer_holds_up_its_own_ring),
+		cmocka_unit_test(a_long_ring_keeps_its_place),
 		cmocka_unit_test(switches_are_told_if_asked_for),
 		cmocka_unit_test(sleep_is_left_out),
 		cmocka_unit_test(a_full_ring_hides_a_wakeup),
