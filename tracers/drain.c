@@ -6,6 +6,7 @@
 
 #include "tracers/calls.h"
 #include "tracers/comms.h"
+#include "tracers/drain_priv.h"
 #include "tracers/sleeps.h"
 
 #include <errno.h>
@@ -17,22 +18,9 @@
 #define QUEUE_TOTAL  65536u /* records held over all CPUs, 8 MiB */
 #define QUEUE_MIN    512u
 #define QUEUE_MAX    16384u
-#define TSC_BITS     48
 #define POLL_NS      (2 * NSEC_PER_MSEC)
 #define HARD_NS      (5 * NSEC_PER_SEC)
 #define NEVER_ROUNDS 2 /* after which every entry made before is handed on */
-
-/* One CPU's records that are not handed on yet, and the task it named last. */
-struct queue {
-	struct ring_reader reader;
-	struct ring_record *rec;
-	size_t first, n;
-	u64 newest; /* latest TSC taken */
-	bool more; /* the ring had more than there was room for */
-	u64 doubt; /* what lies below this index may be older than a loss */
-	u32 comm_pid, comm_tgid;
-	char comm[TRACE_COMM_LEN + 1];
-};
 
 enum turn {
 	TURN_NONE,
@@ -52,9 +40,10 @@ struct drain {
 	u32 n_cpus;
 	size_t cap; /* of each queue */
 	struct queue *queue;
-	u32 *heap; /* CPUs with records, the earliest first */
-	u32 n_heap;
-	u64 newest; /* latest TSC taken so far */
+	struct heap heap;
+	u64 newest; /* latest TSC taken so far, if @any was */
+	bool any;
+	bool begun; /* there is a watermark */
 	u64 watermark; /* latest TSC taken up to the round before: all up to it is here */
 	u64 left; /* in the rings when we stopped reading */
 	struct comms *comms; /* pid -> comm, for tasks named on another CPU */
@@ -73,40 +62,6 @@ struct drain {
 	bool turn_told, turn_done;
 	u64 turn_round;
 };
-
-/* TSC values wrap at 48 bits: compare by distance. */
-static s64 tsc_distance(u64 a, u64 b)
-{
-	return (s64)((a - b) << (64 - TSC_BITS)) >> (64 - TSC_BITS);
-}
-
-static u64 head_tsc(const struct queue *q)
-{
-	return q->rec[q->first].tsc;
-}
-
-static bool earlier(const struct drain *d, u32 a, u32 b)
-{
-	return tsc_distance(head_tsc(&d->queue[a]), head_tsc(&d->queue[b])) < 0;
-}
-
-static void sift_down(struct drain *d, u32 at)
-{
-	for (;;) {
-		u32 least = at, left = 2 * at + 1, right = 2 * at + 2, cpu;
-
-		if (left < d->n_heap && earlier(d, d->heap[left], d->heap[least]))
-			least = left;
-		if (right < d->n_heap && earlier(d, d->heap[right], d->heap[least]))
-			least = right;
-		if (least == at)
-			return;
-		cpu = d->heap[at];
-		d->heap[at] = d->heap[least];
-		d->heap[least] = cpu;
-		at = least;
-	}
-}
 
 static void take_comm(struct drain *d, struct queue *q, const struct ring_record *r)
 {
@@ -277,7 +232,7 @@ static u64 limit_of(const struct drain *d)
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		const struct queue *q = &d->queue[cpu];
 
-		if (q->more && tsc_distance(q->newest, limit) < 0)
+		if (q->more && q->any && tsc_distance(q->newest, limit) < 0)
 			limit = q->newest;
 	}
 	return limit;
@@ -286,30 +241,31 @@ static u64 limit_of(const struct drain *d)
 /* Returns how many left the queues. */
 static size_t merge(struct drain *d, enum merge_limit kind)
 {
+	struct heap *h = &d->heap;
 	u64 limit = limit_of(d);
 	size_t n;
 
-	d->n_heap = 0;
+	h->n = 0;
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++) {
 		take_leading_comms(d, &d->queue[cpu]);
 		if (d->queue[cpu].n)
-			d->heap[d->n_heap++] = cpu;
+			h->cpu[h->n++] = cpu;
 	}
-	for (u32 i = d->n_heap / 2; i-- > 0;)
-		sift_down(d, i);
-	for (n = 0; d->n_heap; n++) {
-		u32 cpu = d->heap[0];
+	for (u32 i = h->n / 2; i-- > 0;)
+		heap_sift_down(h, d->queue, i);
+	for (n = 0; h->n; n++) {
+		u32 cpu = h->cpu[0];
 		struct queue *q = &d->queue[cpu];
 
-		if (kind == MERGE_HERE && tsc_distance(head_tsc(q), limit) > 0)
+		if (kind == MERGE_HERE && tsc_distance(queue_head(q), limit) > 0)
 			return n;
 		hand_on(d, cpu, &q->rec[q->first]);
 		q->first++;
 		q->n--;
 		take_leading_comms(d, q);
 		if (!q->n)
-			d->heap[0] = d->heap[--d->n_heap];
-		sift_down(d, 0);
+			h->cpu[0] = h->cpu[--h->n];
+		heap_sift_down(h, d->queue, 0);
 	}
 	return n;
 }
@@ -320,9 +276,10 @@ static size_t merge(struct drain *d, enum merge_limit kind)
  */
 static void merge_round(struct drain *d, size_t n_taken)
 {
-	if (!merge(d, MERGE_HERE) && !n_taken)
+	if (!(d->begun && merge(d, MERGE_HERE)) && !n_taken)
 		merge(d, MERGE_ALL);
 	d->watermark = d->newest;
+	d->begun = d->any;
 }
 
 static int read_failed(int rc, u32 cpu, struct err *err)
@@ -352,11 +309,16 @@ static int fill(struct drain *d, u32 cpu, u64 now_ns, u32 flags, size_t *n_ret, 
 	else /* look whether it refused records */
 		rc = ring_pending(&q->reader, &left);
 	for (size_t i = q->n; i < q->n + n; i++) {
-		if (q->rec[i].type != RING_COMM && tsc_distance(q->rec[i].tsc, q->newest) > 0)
-			q->newest = q->rec[i].tsc;
+		if (q->rec[i].type == RING_COMM ||
+		    (q->any && tsc_distance(q->rec[i].tsc, q->newest) <= 0))
+			continue;
+		q->newest = q->rec[i].tsc;
+		q->any = true;
 	}
-	if (tsc_distance(q->newest, d->newest) > 0)
+	if (q->any && (!d->any || tsc_distance(q->newest, d->newest) > 0)) {
 		d->newest = q->newest;
+		d->any = true;
+	}
 	q->n += n;
 	q->more = n == room;
 	*n_ret = n;
@@ -396,6 +358,8 @@ static void note_losses(struct drain *d)
 	d->doubt = false;
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++)
 		d->doubt |= d->queue[cpu].reader.pos < d->queue[cpu].doubt;
+	if (!d->any) /* nothing is known that it could be about */
+		return;
 	calls_lost(d->calls, d->newest);
 	if (d->sleeps)
 		sleeps_lost(d->sleeps, d->newest);
@@ -553,13 +517,13 @@ int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *
 	d->n_cpus = opts->header.nr_cpus;
 	d->cap = MIN(MAX(QUEUE_TOTAL / MAX(d->n_cpus, 1u), QUEUE_MIN), QUEUE_MAX);
 	d->queue = calloc(d->n_cpus, sizeof(*d->queue));
-	d->heap = calloc(d->n_cpus, sizeof(*d->heap));
+	d->heap.cpu = calloc(d->n_cpus, sizeof(*d->heap.cpu));
 	d->comms = comms_create();
 	/* some may be open only for us, as their returns were lost */
 	d->calls = calls_create(2 * MIN(opts->header.nr_frames, (u32)AGENT_MAX_FRAMES));
 	if (opts->no_sleep)
 		d->sleeps = sleeps_create();
-	if (!d->queue || !d->heap || !d->comms || !d->calls || (opts->no_sleep && !d->sleeps))
+	if (!d->queue || !d->heap.cpu || !d->comms || !d->calls || (opts->no_sleep && !d->sleeps))
 		rc = -ENOMEM;
 	for (u32 cpu = 0; !rc && cpu < d->n_cpus; cpu++) {
 		d->queue[cpu].rec = calloc(d->cap, sizeof(*d->queue[cpu].rec));
@@ -587,7 +551,7 @@ void drain_destroy(struct drain *d)
 	for (u32 cpu = 0; d->queue && cpu < d->n_cpus; cpu++)
 		free(d->queue[cpu].rec);
 	free(d->queue);
-	free(d->heap);
+	free(d->heap.cpu);
 	comms_destroy(d->comms);
 	calls_destroy(d->calls);
 	sleeps_destroy(d->sleeps);

@@ -262,6 +262,39 @@ static void values(void **state)
 	drain_destroy(d);
 }
 
+/* 13 hours at 3 GHz: the upper half of what 48 bits can say. */
+static void the_first_round_has_any_time(void **state)
+{
+	const u64 t = 0x900000000000;
+	struct drain_opts o = options();
+
+	(void)state;
+	o.no_sleep = true;
+	begin(&o);
+	cpu_at(0)->lost++;
+	rounds(1);
+	entry(1, 7, 1, t + 200);
+	rounds(1);
+	assert_int_equal(n_got, 0);
+	entry(0, 7, 2, t + 100); /* its CPU was read before it */
+	rounds(2);
+	assert_int_equal(n_got, 2);
+	is(0, TRACE_GRAPH_ENTRY, 2, t + 100, 0);
+	is(1, TRACE_GRAPH_ENTRY, 1, t + 200, 1);
+	turn(0, 7, 8, t + 300);
+	turn(0, 8, 7, t + 350);
+	ret(0, 7, 1, t + 400, 200);
+	cpu_at(1)->lost++; /* not of that time, but who knows */
+	rounds(3);
+	assert_int_equal(got[2].duration_ns, 2000);
+	turn(0, 7, 8, t + 500);
+	turn(0, 8, 7, t + 550);
+	ret(0, 7, 2, t + 600, 500);
+	rounds(3);
+	assert_int_equal(got[3].duration_ns, 4500);
+	drain_destroy(d);
+}
+
 /* A task leaves a CPU whose ring takes rounds to read: what it does elsewhere is not told before. */
 static void a_long_ring_keeps_its_place(void **state)
 {
@@ -516,6 +549,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(losses_do_not_pile_up, setup, teardown),
 		cmocka_unit_test(values),
 		cmocka_unit_test(a_preempted_writer_holds_up_its_own_ring),
+		cmocka_unit_test(the_first_round_has_any_time),
 		cmocka_unit_test(a_long_ring_keeps_its_place),
 		cmocka_unit_test(switches_are_told_if_asked_for),
 		cmocka_unit_test(sleep_is_left_out),
