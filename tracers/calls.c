@@ -20,7 +20,6 @@
 #define TSC_BITS    48
 #define CALLS_MIN   64u
 #define CALLS_MAX   (1u << 20)
-#define EXACT_BITS  AGENT_DURATION_BITS /* of a duration, before it loses low bits */
 #define DEPTH_LIMIT UINT16_MAX
 #define WALK_MAX    4096u /* of one task's open calls: a guest that makes them up must not cost more */
 
@@ -233,16 +232,10 @@ static u16 enter(struct calls *g, u32 key, const struct ring_record *r, u32 cpu,
 	return depth;
 }
 
-/* How much longer than @ticks the call may have been: see agent_duration(). */
-static u64 rounding(u64 ticks)
-{
-	return ticks >> EXACT_BITS ? (1ull << (64 - __builtin_clzll(ticks) - EXACT_BITS)) - 1 : 0;
-}
-
 static u16 leave(struct calls *g, u32 key, const struct ring_record *r, u64 *mark)
 {
 	u32 t = find(g, key), c, steps = 0;
-	u64 latest = r->tsc - r->ticks, earliest = latest - rounding(r->ticks);
+	u64 latest = r->tsc - r->ticks, earliest = latest - ring_rounding(r->ticks);
 	u16 depth;
 
 	if (t == NONE)

@@ -104,7 +104,8 @@ static bool is_call(const struct ring_record *r)
 static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struct trace_record *t)
 {
 	const struct sleeper who = { cpu, r->pid };
-	u64 asleep = d->sleeps ? sleeps_total(d->sleeps, who) : 0, mark = asleep, ticks = r->ticks;
+	u64 asleep = d->sleeps ? sleeps_total(d->sleeps, who) : 0, mark = asleep, ticks = r->ticks,
+	    slept;
 
 	if (d->sleeps && r->type == RING_GRAPH_RETURN)
 		mark = sleeps_at(d->sleeps, who, r->tsc - ticks);
@@ -116,12 +117,13 @@ static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struc
 		memcpy(t->args, r->args, r->n_args * sizeof(*t->args));
 		return true;
 	}
-	if (asleep > mark)
-		ticks -= MIN(ticks, asleep - mark);
+	slept = asleep > mark ? asleep - mark : 0;
+	ticks -= MIN(ticks, slept);
 	t->duration_ns = d->opts.duration(d->opts.clock_arg, ticks);
 	t->has_retval = r->has_retval;
 	t->retval = r->has_retval ? r->retval : 0;
-	if (ticks >= d->opts.threshold)
+	/* The agent compared what it had not rounded yet. */
+	if (r->ticks + ring_rounding(r->ticks) >= d->opts.threshold + slept)
 		return true;
 	d->too_short++;
 	return false;

@@ -30,7 +30,8 @@ struct drain_opts {
 	bool data; /* records may have arguments, return values or a depth: AGENT_REC_DATA */
 	bool switches; /* hand on TRACE_SWITCH */
 	bool no_sleep; /* durations without the time that tasks were switched out; needs AGENT_REC_SWITCH */
-	u64 threshold; /* TSC ticks; returns of calls that took less, without sleep, are not handed on */
+	/* TSC ticks; returns of calls that are known to have taken less, without sleep, are not handed on */
+	u64 threshold;
 	/* guest TSC to the guest's trace clock, ns; @tsc48 is what a record holds */
 	u64 (*clock)(void *arg, u32 cpu, u64 tsc48);
 	u64 (*duration)(void *arg, u64 ticks); /* TSC ticks to ns */

@@ -67,6 +67,14 @@ struct ring_record {
 	};
 };
 
+/** ring_rounding - how much longer than @ticks of a record the call may have been: see agent_duration() */
+static inline u64 ring_rounding(u64 ticks)
+{
+	return ticks >> AGENT_DURATION_BITS
+		       ? (1ull << (64 - __builtin_clzll(ticks) - AGENT_DURATION_BITS)) - 1
+		       : 0;
+}
+
 struct ring_stats {
 	u64 functions; /* RING_FUNCTION records delivered */
 	u64 entries, returns; /* RING_GRAPH_ENTRY and RING_GRAPH_RETURN records delivered */

@@ -481,6 +481,28 @@ static void only_long_calls(void **state)
 	drain_destroy(d);
 }
 
+/* A record's duration is rounded down from 2^27 ticks on: what the agent let pass stays. */
+static void long_thresholds_lose_nothing(void **state)
+{
+	const u64 threshold = (1ull << 28) + 3, shown = 1ull << 28, code = 2ull << 27 | 1ull << 26;
+	struct drain_opts o = options();
+
+	(void)state;
+	assert_int_equal(agent_duration((u32)code), shown);
+	o.data = o.no_sleep = true;
+	o.threshold = threshold;
+	begin(&o);
+	ret(0, 7, 1, 2 * shown, code); /* threshold ticks, exactly */
+	turn(0, 7, 8, 3 * shown);
+	turn(0, 8, 7, 3 * shown + 1);
+	ret(0, 7, 2, 3 * shown + 2, code); /* one of them asleep: it took too little */
+	rounds(3);
+	assert_int_equal(n_got, 1);
+	is(0, TRACE_GRAPH_RETURN, 1, 2 * shown, 0);
+	assert_int_equal(got[0].duration_ns, shown * 10);
+	drain_destroy(d);
+}
+
 static void function(u32 cpu, u32 pid, u32 f, u64 tsc)
 {
 	put(cpu, tsc, 0x8200000081000000 + f, AGENT_REC_FUNCTION, pid);
@@ -555,6 +577,7 @@ int main(void)
 		cmocka_unit_test(sleep_is_left_out),
 		cmocka_unit_test(a_full_ring_hides_a_wakeup),
 		cmocka_unit_test(only_long_calls),
+		cmocka_unit_test(long_thresholds_lose_nothing),
 		cmocka_unit_test(turns),
 	};
 
