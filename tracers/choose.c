@@ -59,9 +59,7 @@ static int mark(const struct filter_input *in, const struct trace_opts *opts, st
 	if (!m->on || !m->root || !m->notrace)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
 			       in->n);
-	rc = filter_select(in, opts, m->on, counts, err);
-	if (!rc)
-		rc = filter_mark(in, "graph function", opts->graph, opts->n_graph, m->root, err);
+	rc = filter_select(in, opts, m->on, m->root, counts, err);
 	if (!rc)
 		rc = filter_mark(in, "graph-notrace function", opts->graph_notrace,
 				 opts->n_graph_notrace, m->notrace, err);

@@ -226,11 +226,30 @@ static bool mark_glob(const struct filter_input *in, const struct index *x, cons
 	return any;
 }
 
+static int check_wildcards(const char *what, const char *const *globs, size_t n_globs,
+			   struct err *err)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < n_globs && n_globs > FILTER_MAX_WILDCARDS; i++)
+		n += !plain_name(globs[i]);
+	if (n > FILTER_MAX_WILDCARDS)
+		return err_set(
+			err, -EINVAL, ERR_BAD_REQUEST, 0,
+			"%s: %zu globs have wildcards, at most %d may: write them as fewer globs, or as "
+			"plain names",
+			what, n, FILTER_MAX_WILDCARDS);
+	return 0;
+}
+
 int filter_mark(const struct filter_input *in, const char *what, const char *const *globs,
 		size_t n_globs, u64 *bitmap, struct err *err)
 {
 	_cleanup_(index_deinit) struct index x = { 0 };
+	int rc = check_wildcards(what, globs, n_globs, err);
 
+	if (rc)
+		return rc;
 	if (n_globs >= INDEX_WORTH && index_init(&x, in))
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
 			       in->n);
@@ -264,7 +283,7 @@ void filter_sift(const struct filter_input *in, u64 *bitmap, struct filter_count
 }
 
 int filter_select(const struct filter_input *in, const struct trace_opts *opts, u64 *bitmap,
-		  struct filter_counts *ret, struct err *err)
+		  u64 *graph, struct filter_counts *ret, struct err *err)
 {
 	size_t words = FILTER_BITMAP_WORDS(in->n);
 	_cleanup_free_ u64 *off = calloc(words + 1, sizeof(*off));
@@ -275,17 +294,18 @@ int filter_select(const struct filter_input *in, const struct trace_opts *opts, 
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
 			       in->n);
 	memset(bitmap, 0, words * sizeof(*bitmap));
+	memset(graph, 0, words * sizeof(*graph));
 	for (size_t i = 0; i < in->n && !opts->n_filter; i++)
 		bitmap[i / 64] |= 1ull << (i % 64);
 	rc = filter_mark(in, "filter", opts->filter, opts->n_filter, bitmap, err);
 	if (!rc)
-		rc = filter_mark(in, "graph function", opts->graph, opts->n_graph, bitmap, err);
+		rc = filter_mark(in, "graph function", opts->graph, opts->n_graph, graph, err);
 	if (!rc)
 		rc = filter_mark(in, "notrace filter", opts->notrace, opts->n_notrace, off, err);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < words; i++)
-		bitmap[i] &= ~off[i];
+		bitmap[i] = (bitmap[i] | graph[i]) & ~off[i];
 	filter_sift(in, bitmap, ret);
 	if (!ret->n_selected)
 		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,

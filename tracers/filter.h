@@ -12,6 +12,8 @@
 #include "tracers/trace.h"
 
 #define FILTER_BITMAP_WORDS(n) (((n) + 63) / 64)
+/* Globs in one list that are compared with every site, a few milliseconds each: the guest is locked. */
+#define FILTER_MAX_WILDCARDS 256
 
 struct filter_input {
 	const struct ftrace_site *sites;
@@ -56,7 +58,8 @@ const char *filter_denied(const char *name, u32 version);
  * @bitmap: FILTER_BITMAP_WORDS(@in->n) words, to which bits are added
  *
  * Return: 0; -ENOENT a glob matches nothing (filter.no_match; names the glob, and a name much like it
- * if there is one); -EINVAL an empty glob (bad_request); -ENOMEM.
+ * if there is one); -EINVAL an empty glob, or more than FILTER_MAX_WILDCARDS that are not a name alone or
+ * before ":mod:" (bad_request); -ENOMEM.
  */
 must_check int filter_mark(const struct filter_input *in, const char *what,
 			   const char *const *globs, size_t n_globs, u64 *bitmap, struct err *err);
@@ -68,14 +71,15 @@ void filter_sift(const struct filter_input *in, u64 *bitmap, struct filter_count
  * filter_select - choose the sites that @opts asks for
  * @opts:   filter, notrace and graph are used: what is in graph is armed as well
  * @bitmap: FILTER_BITMAP_WORDS(@in->n) words; bit i is set when @in->sites[i] is to be armed
+ * @graph:  as many words; the bits that graph matches, whatever their state
  * @ret:    counts, also when it fails
  *
  * Context: any thread; the caller holds what protects the sites. Return: 0; -ENOENT a glob matches
  * nothing, or nothing that may be armed is left (filter.no_match; names the glob, and a name much
- * like it if there is one); -EINVAL an empty glob (bad_request); -ENOMEM.
+ * like it if there is one); -EINVAL, -ENOMEM as filter_mark().
  */
 must_check int filter_select(const struct filter_input *in, const struct trace_opts *opts,
-			     u64 *bitmap, struct filter_counts *ret, struct err *err);
+			     u64 *bitmap, u64 *graph, struct filter_counts *ret, struct err *err);
 
 static inline bool filter_bit(const u64 *bitmap, size_t i)
 {

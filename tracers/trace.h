@@ -54,6 +54,10 @@ enum trace_state {
 
 struct trace_opts {
 	const char *tracer; /* "function", "function_graph" */
+	/*
+	 * Of each list of globs 256 may have wildcards; the others are names, or NAME:mod:GLOB, as many as one
+	 * likes: each wildcard is compared with every function while the guest is locked.
+	 */
 	const char *const *filter; /* globs; ":mod:NAME" for a module's; none means everything */
 	size_t n_filter;
 	const char *const *notrace;
@@ -105,8 +109,8 @@ struct trace_info {
  * trace_start - choose the functions, load the agent if need be, arm the sites, start draining
  *
  * Return: 0; -ENOENT a glob matches nothing (filter.no_match); -ESRCH a pid does not exist in the
- * guest (filter.no_such_pid); -EBUSY the guest has a trace (trace.limit); -EINVAL; or what the
- * patcher returns. On failure nothing stays armed.
+ * guest (filter.no_such_pid); -EBUSY the guest has a trace (trace.limit); -EINVAL options that do not go
+ * together, too many wildcards (bad_request); or what the patcher returns. On failure nothing stays armed.
  */
 must_check int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret,
 			   struct err *err);

@@ -102,8 +102,10 @@ static struct outcome run(const char *filter, const char *filter2, const char *n
 				   .notrace = &notrace,
 				   .n_notrace = notrace != NULL };
 	struct outcome o = { .bits = ~0ull };
+	u64 graph = ~0ull;
 
-	o.rc = filter_select(&input, &opts, &o.bits, &o.counts, &o.err);
+	o.rc = filter_select(&input, &opts, &o.bits, &graph, &o.counts, &o.err);
+	assert_int_equal(graph, 0);
 	return o;
 }
 
@@ -238,6 +240,30 @@ static void thousands_of_names(void **state)
 	free(bits);
 }
 
+/* Each is compared with every function while the guest is locked; names are not. */
+static void wildcards_are_limited(void **state)
+{
+	static const char *const wild[] = { "vfs_*", ":mod:ext4", "vfs_rea[d]", "vfs\\_read",
+					    "*:mod:ext4" };
+	const char *globs[FILTER_MAX_WILDCARDS + 45];
+	struct err err = { 0 };
+	u64 bits = 0;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(globs); i++)
+		globs[i] = i < FILTER_MAX_WILDCARDS ? wild[i % ARRAY_SIZE(wild)] : "vfs_read";
+	globs[FILTER_MAX_WILDCARDS] = "vfs_read:mod:over*";
+	assert_int_equal(filter_mark(&input, "filter", globs, ARRAY_SIZE(globs), &bits, &err), 0);
+	for (size_t i = FILTER_MAX_WILDCARDS; i < ARRAY_SIZE(globs) - 1; i++)
+		globs[i] = wild[i % ARRAY_SIZE(wild)];
+	assert_int_equal(filter_mark(&input, "filter", globs, ARRAY_SIZE(globs), &bits, &err),
+			 -EINVAL);
+	assert_int_equal(err.code, ERR_BAD_REQUEST);
+	assert_string_equal(
+		err.msg, "filter: 300 globs have wildcards, at most 256 may: write them as fewer "
+			 "globs, or as plain names");
+}
+
 static void denies_little(void **state)
 {
 	static const char *const bad[] = { "load_segments", "native_load_idt", "native_write_cr0",
@@ -266,6 +292,7 @@ int main(void)
 		cmocka_unit_test(names_the_glob_that_matches_nothing),
 		cmocka_unit_test(many_names_as_few),
 		cmocka_unit_test(thousands_of_names),
+		cmocka_unit_test(wildcards_are_limited),
 		cmocka_unit_test(denies_little),
 	};
 
