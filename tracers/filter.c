@@ -30,6 +30,14 @@
  *   __ftrace_enabled_save(), which we would not notice.
  * The callees of those two are inline or notrace in 6.1 and 6.12 as Debian builds them (none has a
  * record, seen), but nothing except the compiler's mood promises so: the table names them all.
+ *
+ * And where the task changes in between:
+ * - __switch_to() (v6.1 arch/x86/kernel/process_64.c) runs on the next task's stack and sets `current`
+ *   half way. A followed call would be entered by one task and return to another: its frame, and where
+ *   the task is in its calls, would be the wrong one's. It is __notrace_funcgraph, which is notrace only
+ *   in a guest built with CONFIG_FUNCTION_GRAPH_TRACER; with CONFIG_FUNCTION_TRACER alone it has a
+ *   record. One list serves both tracers, as a running trace can be turned over to the other.
+ *   __switch_to_asm() is assembler without a record; what __switch_to() calls is on one side.
  */
 #include "tracers/filter.h"
 
@@ -44,6 +52,7 @@
 
 #define WHY_RESUME "runs at resume from suspend before the CPU's kernel GS base is back"
 #define WHY_KEXEC  "runs in kexec after the CPU's kernel GS base is gone"
+#define WHY_SWITCH "is entered by one task and returns to another"
 
 static const struct deny {
 	const char *glob;
@@ -68,6 +77,8 @@ static const struct deny {
 	{ "native_[ig]dt_invalidate", VERSION(5, 14), ANY_VERSION, WHY_KEXEC },
 	/* their names before v5.14 */
 	{ "set_[ig]dt", 0, VERSION(5, 14), WHY_KEXEC },
+	/* process_64.c: it writes current_task, in v6.2 and later pcpu_hot.current_task */
+	{ "__switch_to", 0, ANY_VERSION, WHY_SWITCH },
 };
 
 const char *filter_denied(const char *name, u32 version)

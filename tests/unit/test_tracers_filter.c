@@ -266,12 +266,14 @@ static void wildcards_are_limited(void **state)
 
 static void denies_little(void **state)
 {
-	static const char *const bad[] = { "load_segments", "native_load_idt", "native_write_cr0",
-					   "pv_native_write_cr3", "native_write_msr" };
+	static const char *const bad[] = { "load_segments",    "native_load_idt",
+					   "native_write_cr0", "pv_native_write_cr3",
+					   "native_write_msr", "__switch_to" };
 	static const char *const good[] = { "vfs_read",           "machine_kexec",
 					    "text_poke_bp_batch", "native_write_cr5",
 					    "native_sched_clock", "schedule",
-					    "idt_invalidate",     "x86_acpi_enter_sleep_state" };
+					    "idt_invalidate",     "x86_acpi_enter_sleep_state",
+					    "__switch_to_xtra",   "finish_task_switch" };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
