@@ -139,6 +139,9 @@ static void record_switch(struct call *c, agent_u64 prev)
 	agent_u64 low36;
 	agent_s64 at;
 
+	/* a clone of the function might have lost its parameter: then nobody ran before */
+	if (unlikely((prev ^ c->task) >> 63 || prev & 7))
+		prev = c->task;
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	low36 = record_low36(c->task, c->pid, AGENT_REC_SWITCH);
 	c->tsc = rdtsc();
@@ -189,14 +192,17 @@ static agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
 {
 	agent_u32 slots = h->site_slots, mask = slots - 1;
 	agent_u32 i = (agent_u32)((agent_u64)(ip * AGENT_SITE_MUL) * slots >> 32);
-	const struct agent_site *table = in_data(h, h->sites_off);
+	const agent_u64 *table = in_data(h, h->sites_off);
 
 	if (!slots)
 		return 0;
+	/* whole, as the host writes it: a task may be preempted here from one trace into the next */
 	for (agent_u32 n = 0; n < AGENT_SITE_PROBES; n++, i = (i + 1) & mask) {
-		if (table[i].ip == ip)
-			return table[i].what;
-		if (!table[i].ip)
+		agent_u64 site = READ_ONCE(table[i]);
+
+		if ((agent_u32)site == ip)
+			return (agent_u32)(site >> 32);
+		if (!(agent_u32)site)
 			return 0;
 	}
 	return 0;
@@ -296,8 +302,11 @@ static bool same_key(agent_u64 word, agent_u64 key)
 	return word && (word ^ key) >> AGENT_TASK_FRAME_BITS == 0;
 }
 
-/* Nobody is in the call that the word names: whose it was has left it behind. */
-static bool is_stale(const struct call *c, agent_u64 word)
+/*
+ * Nobody is in the call that the word names: whose it was has left it behind. The word is looked at again
+ * afterwards: its task may have returned, which frees the frame, and be in another call by now.
+ */
+static bool is_stale(const struct call *c, const agent_u64 *place, agent_u64 word)
 {
 	agent_u32 n = word_frame(word) - 1;
 	const struct agent_frame *f;
@@ -305,7 +314,9 @@ static bool is_stale(const struct call *c, agent_u64 word)
 	if (n >= c->h->nr_frames)
 		return true;
 	f = frame_at(c->h, n);
-	return READ_ONCE(f->slot) <= AGENT_ORPHAN || !same_key(word, task_key(READ_ONCE(f->owner)));
+	return (READ_ONCE(f->slot) <= AGENT_ORPHAN ||
+		!same_key(word, task_key(READ_ONCE(f->owner)))) &&
+	       READ_ONCE(*place) == word;
 }
 
 /* The task's own word, else one that is free, else one that was left. */
@@ -332,7 +343,7 @@ static void find_place(const struct call *c, struct place *p)
 	}
 	for (agent_u32 i = 0; !p->word && i < AGENT_TASK_BUCKET; i++) {
 		p->seen = READ_ONCE(bucket[i]);
-		if (!p->seen || is_stale(c, p->seen))
+		if (!p->seen || is_stale(c, &bucket[i], p->seen))
 			p->word = &bucket[i];
 	}
 }
