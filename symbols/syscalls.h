@@ -97,4 +97,7 @@ const struct syscall_entry *syscall_table_name(const struct syscall_table *t, en
  */
 const char *syscall_handler_name(const char *symbol, enum syscall_abi *abi_ret);
 
+/** syscall_user_name - what user space calls the kernel's @kernel_name; often itself */
+const char *syscall_user_name(const char *kernel_name);
+
 #endif

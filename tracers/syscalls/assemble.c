@@ -291,6 +291,18 @@ int assemble_add(struct assemble *a, const struct syscall_input *in)
 	}
 }
 
+/* Its captures point into a buffer that grows. */
+const struct syscall_event *assemble_open(struct assemble *a, u32 pid)
+{
+	u32 i = find(a, pid);
+
+	if (i == NONE)
+		return NULL;
+	a->calls[i].e.data = (const u8 *)a->calls[i].data.data;
+	a->calls[i].e.data_len = (u32)a->calls[i].data.len;
+	return &a->calls[i].e;
+}
+
 void assemble_finish(struct assemble *a)
 {
 	while (a->oldest != NONE)

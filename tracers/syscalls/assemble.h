@@ -72,6 +72,9 @@ void assemble_destroy(struct assemble *a);
 /** assemble_add - the next record; calls event() at most twice. -ENOMEM: its bytes were left out */
 must_check int assemble_add(struct assemble *a, const struct syscall_input *in);
 
+/** assemble_open - the call that task @pid is inside of, until the next record; NULL: none known */
+const struct syscall_event *assemble_open(struct assemble *a, u32 pid);
+
 /** assemble_finish - hand on what is open as unfinished, oldest first */
 void assemble_finish(struct assemble *a);
 
