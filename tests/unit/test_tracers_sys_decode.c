@@ -304,6 +304,17 @@ static void network(void **state)
 static void restarts_and_prefixes(void **state)
 {
 	(void)state;
+	call("rt_sigreturn", 0, 0, 0, 0, 0, 0, 0);
+	ev.state = SYSCALL_SIGRETURN;
+	expect("rt_sigreturn()                          = 0");
+	longs(0, 1, (const u64[]){ 0 });
+	expect("rt_sigreturn({mask=[]})                 = 0");
+	call("getdents64", 48, 3, P, 32768, 0, 0, 0);
+	RAW(1, "\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\30\0\4.\0\0\0\0"
+	       "\1\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\30\0\4..\0\0\0");
+	expect("getdents64(3, 0x7ffc00001000 /* 2 entries */, 32768) = 48");
+	bytes[16] = 1; /* a length that cannot be */
+	expect("getdents64(3, 0x7ffc00001000, 32768)    = 48");
 	call("poll", -516, 0, 0, -1, 0, 0, 0);
 	expect("poll(NULL, 0, -1)                       = ? ERESTART_RESTARTBLOCK (Interrupted by "
 	       "signal)");
