@@ -174,10 +174,10 @@ static void put_undescribed(struct decoded *out, struct dec *d)
 	static const struct arg_desc number = { .kind = K_D };
 	const struct syscall_entry *entry = d->e->entry;
 
-	for (u8 i = 0; i < MIN(d->e->n_args, SYSCALL_ARGS); i++) {
+	for (u32 i = 0; i < MIN(d->e->n_args, (u32)SYSCALL_ARGS); i++) {
 		const char *type = entry->described ? entry->args[i].type : "";
 
-		put_arg(out, d, strcmp(type, "int") ? &hex : &number, i);
+		put_arg(out, d, strcmp(type, "int") ? &hex : &number, (u8)i);
 	}
 }
 

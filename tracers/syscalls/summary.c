@@ -87,31 +87,27 @@ static void put_row(struct buf *b, const struct row *r, double percent, const ch
 		buf_addf(b, "%9s %s\n", "", name);
 }
 
-void sys_summary_print(const struct sys_summary *s, struct buf *b)
+void sys_summary_print(struct sys_summary *s, struct buf *b)
 {
 	static const char line[] =
 		"------ ----------- ----------- --------- --------- ----------------\n";
 	struct row total = { .name = "total" };
-	struct row *rows = calloc(s->n + 1, sizeof(*rows));
 
-	if (!rows) {
-		b->failed = true;
-		return;
-	}
 	if (s->n)
-		memcpy(rows, s->rows, s->n * sizeof(*rows));
-	qsort(rows, s->n, sizeof(*rows), by_time);
+		qsort(s->rows, s->n, sizeof(*s->rows), by_time);
 	for (size_t i = 0; i < s->n; i++) {
-		total.calls += rows[i].calls;
-		total.errors += rows[i].errors;
-		total.ns += rows[i].ns;
+		total.calls += s->rows[i].calls;
+		total.errors += s->rows[i].errors;
+		total.ns += s->rows[i].ns;
 	}
 	buf_adds(b, "% time     seconds  usecs/call     calls    errors syscall\n");
 	buf_adds(b, line);
-	for (size_t i = 0; i < s->n; i++)
-		put_row(b, &rows[i], total.ns ? 100.0 * (double)rows[i].ns / (double)total.ns : 0.0,
-			rows[i].name);
+	for (size_t i = 0; i < s->n; i++) {
+		const struct row *r = &s->rows[i];
+		double part = total.ns ? (double)r->ns / (double)total.ns : 0.0;
+
+		put_row(b, r, 100.0 * part, r->name);
+	}
 	buf_adds(b, line);
 	put_row(b, &total, 100.0, "total");
-	free(rows);
 }
