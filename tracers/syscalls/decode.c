@@ -175,7 +175,10 @@ static void put_undescribed(struct decoded *out, struct dec *d)
 	const struct syscall_entry *entry = d->e->entry;
 
 	for (u32 i = 0; i < MIN(d->e->n_args, (u32)SYSCALL_ARGS); i++) {
-		const char *type = entry->described ? entry->args[i].type : "";
+		const char *type = "";
+
+		if (entry->described && i < entry->n_args)
+			type = entry->args[i].type;
 
 		put_arg(out, d, strcmp(type, "int") ? &hex : &number, (u8)i);
 	}
