@@ -78,6 +78,23 @@ static void check_decoded(const struct decoded *d)
 	must(end <= d->ret_off && d->ret_off + d->ret_len == d->text.len, "the result");
 }
 
+/* Without this hardly any capture would lie inside of the bytes; @wild leaves some as they are. */
+static void captures_tame(struct syscall_event *e, bool wild)
+{
+	for (u32 i = 0; i < e->n_captures; i++) {
+		struct syscall_capture *c = &e->captures[i];
+
+		c->truncated = c->count & 1;
+		c->failed = (c->count & 0xe) == 0xe;
+		if (wild && c->count & 0x10)
+			continue;
+		c->arg &= 7;
+		c->what &= 7;
+		c->off %= e->data_len + 1;
+		c->len %= e->data_len - c->off + 1;
+	}
+}
+
 /* Fields that the outputs may trust (assemble.c sees to them) are made sound; others are not. */
 static bool event_read(struct cursor *c, struct syscall_event *e, struct syscall_entry *entry)
 {
@@ -101,6 +118,8 @@ static bool event_read(struct cursor *c, struct syscall_event *e, struct syscall
 	e->n_captures %= SYSCALL_CAPTURES + 1;
 	e->data = c->data + c->pos;
 	e->data_len = (u32)cursor_left(c);
+	e->captures_left_out = shape & 0x20;
+	captures_tame(e, shape & 0x40);
 	return true;
 }
 

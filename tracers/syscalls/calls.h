@@ -30,17 +30,17 @@
 	{                                                      \
 		.kind = K_STRUCTS, .out = true, .tab = &sd_##s \
 	}
-#define AS(n, l, k)                                        \
-	{                                                  \
-		.kind = K_##k, .from = (n) + 1, .label = l \
+#define AS(n, l, k)                                          \
+	{                                                    \
+		.kind = K_##k, .from = (n) + 1, .label = (l) \
 	}
-#define ASIF(n, l, k, a, m)                                                                 \
-	{                                                                                   \
-		.kind = K_##k, .from = (n) + 1, .label = l, .if_arg = (a) + 1, .if_mask = m \
+#define ASIF(n, l, k, a, m)                                                                     \
+	{                                                                                       \
+		.kind = K_##k, .from = (n) + 1, .label = (l), .if_arg = (a) + 1, .if_mask = (m) \
 	}
-#define IF(k, a, m)                                            \
-	{                                                      \
-		.kind = K_##k, .if_arg = (a) + 1, .if_mask = m \
+#define IF(k, a, m)                                              \
+	{                                                        \
+		.kind = K_##k, .if_arg = (a) + 1, .if_mask = (m) \
 	}
 #define MODE_IF(a)         IF(O, a, 0x400040) /* O_CREAT, the bit of O_TMPFILE */
 #define D                  ARG(D)

@@ -97,7 +97,7 @@ static const struct call_desc all[] = {
 	{ "rt_sigpending", TS, R_D, { OUT(SIGSET), LU }, 0, 0, 0, NULL },
 	{ "rt_sigprocmask", TS, R_D, { ENUM(sig_how), SIGSET, OUT(SIGSET), LU }, 0, 0, 0, NULL },
 	{ "rt_sigqueueinfo", TS | TP, R_D, { D, SIG, ADDR }, 0, 0, 0, NULL },
-	{ "rt_sigreturn", TS, R_D, { { .kind = K_NONE } }, 0, 0, 0, NULL },
+	{ "rt_sigreturn", TS, R_D, { ARG(SIGFRAME) }, 0, 0, 0, NULL },
 	{ "rt_sigsuspend", TS, R_D, { SIGSET, LU }, 0, 0, 0, NULL },
 	{ "rt_sigtimedwait", TS, R_D, { SIGSET, ADDR, IN(timespec), LU }, 0, 0, 0, NULL },
 	{ "rt_tgsigqueueinfo", TS | TP, R_D, { D, D, SIG, ADDR }, 0, 0, 0, NULL },

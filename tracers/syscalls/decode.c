@@ -100,6 +100,25 @@ static struct decoded_arg *arg_begin(struct decoded *d, u8 a)
 	return r;
 }
 
+/* {mask=[]}; without a capture nothing, as it is no argument */
+static bool put_sigframe(struct decoded *out, struct dec *d)
+{
+	const u8 *p;
+	struct decoded_arg *r;
+
+	d->capture = -1;
+	if (!find_capture(d, 0, CAPTURE_BYTES, &p) || d->e->captures[d->capture].len < 8)
+		return true;
+	r = arg_begin(out, 0);
+	r->capture = d->capture;
+	r->pointer = true;
+	buf_adds(d->b, "{mask=");
+	put_sigset(d->b, p, 8);
+	buf_adds(d->b, "}");
+	r->len = (u32)out->text.len - r->off;
+	return true;
+}
+
 /* false: nothing after this one is known yet */
 static bool put_arg(struct decoded *out, struct dec *d, const struct arg_desc *desc, u8 place)
 {
@@ -113,6 +132,8 @@ static bool put_arg(struct decoded *out, struct dec *d, const struct arg_desc *d
 		out->cut = true;
 		return false;
 	}
+	if (desc->kind == K_SIGFRAME)
+		return put_sigframe(out, d);
 	r = arg_begin(out, a);
 	r->label = desc->label;
 	r->pointer = is_mem(desc->kind) || desc->kind == K_ADDR;
@@ -153,10 +174,13 @@ static void put_undescribed(struct decoded *out, struct dec *d)
 	static const struct arg_desc number = { .kind = K_D };
 	const struct syscall_entry *entry = d->e->entry;
 
-	for (u8 i = 0; i < MIN(d->e->n_args, SYSCALL_ARGS); i++) {
-		const char *type = entry->described ? entry->args[i].type : "";
+	for (u32 i = 0; i < MIN(d->e->n_args, (u32)SYSCALL_ARGS); i++) {
+		const char *type = "";
 
-		put_arg(out, d, strcmp(type, "int") ? &hex : &number, i);
+		if (entry->described && i < entry->n_args)
+			type = entry->args[i].type;
+
+		put_arg(out, d, strcmp(type, "int") ? &hex : &number, (u8)i);
 	}
 }
 

@@ -45,6 +45,7 @@ enum kind {
 	K_FLAGS_RWF,
 	K_STATX, /* statx's flags */
 	K_BITSET, /* of a futex */
+	K_SIGFRAME, /* rt_sigreturn's mask, which is on the user's stack and not an argument */
 	K_PROTO, /* by the family in the first argument */
 	K_SOCKOPT, /* by the level in the second argument */
 	/* memory */

@@ -270,15 +270,35 @@ static bool put_env(struct dec *d, u8 a, u64 v)
 	return true;
 }
 
+/* Entries of struct linux_dirent64, when all of them are here; d_reclen is at 16. */
+static bool dents_count(const u8 *p, size_t n, u32 *ret)
+{
+	*ret = 0;
+	while (n) {
+		size_t len = n < 19 ? 0 : (size_t)load_le(p + 16, 2);
+
+		if (len < 19 || len > n)
+			return false;
+		p += len;
+		n -= len;
+		++*ret;
+	}
+	return true;
+}
+
 static bool put_dents(struct dec *d, u8 a, u64 v)
 {
-	const u8 *p;
+	const u8 *p = NULL;
 	const struct syscall_capture *c = find_capture(d, a, CAPTURE_COUNT, &p);
+	u32 n = c ? c->count : 0;
 
-	if (!c)
-		return false;
+	if (!c && d->e->ret) {
+		c = find_capture(d, a, CAPTURE_BYTES, &p);
+		if (!c || c->len != (u64)d->e->ret || !dents_count(p, c->len, &n))
+			return false;
+	}
 	put_addr(d->b, v);
-	buf_addf(d->b, " /* %u entr%s */", c->count, c->count == 1 ? "y" : "ies");
+	buf_addf(d->b, " /* %u entr%s */", n, n == 1 ? "y" : "ies");
 	return true;
 }
 

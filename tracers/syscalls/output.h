@@ -37,8 +37,7 @@ struct out_sys_opts {
 /**
  * out_sys_text - as strace 6.1 writes into its -o file
  *
- * Lines are whole, as calls come when they are over, in the order of their entries or returns as the
- * caller likes: "<... resumed>" never occurs. What is not known prints as its address. Times are UTC.
+ * Lines are whole, as calls come when they are over, in the order in which the caller hands them over: "<... resumed>" never occurs. What is not known prints as its address. Times are UTC.
  */
 void out_sys_text(struct buf *b, const struct syscall_event *e, struct decoded *d,
 		  const struct out_sys_opts *o);
@@ -73,6 +72,6 @@ void sys_summary_destroy(struct sys_summary *s);
 /** sys_summary_add - only calls that returned have time. -ENOMEM: it is not counted */
 must_check int sys_summary_add(struct sys_summary *s, const struct syscall_event *e);
 /** sys_summary_print - sorted by time, as strace -c */
-void sys_summary_print(const struct sys_summary *s, struct buf *b);
+void sys_summary_print(struct sys_summary *s, struct buf *b);
 
 #endif

@@ -7,6 +7,7 @@
 #define PATH_BYTES     4096u
 #define SOCKADDR_BYTES 128u
 #define ARRAY_MAX      32u /* elements; as many as strace shows */
+#define DENTS_BYTES    4096u /* of more than this entries are not counted */
 #define MSGHDR_BYTES   56u
 
 /* clang-format off: a table */
@@ -34,6 +35,8 @@ static const struct kind_plan {
 	[K_SIGSET] = { CAPTURE_BYTES, PLAN_FIXED, 1, 8, NULL },
 	[K_WSTATUS] = { CAPTURE_BYTES, PLAN_FIXED, 1, 4, NULL },
 	[K_FDSET] = { CAPTURE_BYTES, PLAN_FIXED, 1, 128, NULL },
+	[K_DENTS] = { CAPTURE_BYTES, PLAN_RET, 1, DENTS_BYTES, NULL },
+	[K_SIGFRAME] = { CAPTURE_BYTES, PLAN_SIGFRAME, 1, 8, NULL },
 	[K_FDSETBITS] = { CAPTURE_BYTES, PLAN_RET, 1, 128, NULL },
 };
 /* clang-format on */
@@ -130,7 +133,7 @@ static void list_add(struct plan *p, const struct arg_desc *args, u8 n, u8 first
 	for (u8 i = 0; i < n && args[i].kind; i++) {
 		const struct arg_desc *d = &args[i];
 
-		if (d->kind < K_PATH || !kinds[d->kind].each || d->from || p->n == PLAN_STEPS)
+		if (!kinds[d->kind].each || d->from || p->n == PLAN_STEPS)
 			continue;
 		step_add(p, d, (u8)(first + i), o);
 		extra_add(p, d, (u8)(first + i), o);

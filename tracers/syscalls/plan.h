@@ -10,12 +10,16 @@
 
 #define PLAN_STEPS 8
 
+/* uc_sigmask in struct ucontext, which rt_sigreturn finds at sp (Linux v6.1 arch/x86/kernel/signal.c) */
+#define PLAN_SIGFRAME_MASK 296
+
 /* How many bytes; the least of all that a step says. */
 enum plan_len {
 	PLAN_FIXED, /* max */
 	PLAN_STRING, /* up to the NUL, at most max */
 	PLAN_ARG, /* the value of argument len_arg, times each */
 	PLAN_RET, /* the result, times each */
+	PLAN_SIGFRAME, /* max bytes at the user's stack pointer + PLAN_SIGFRAME_MASK; not at arg */
 	PLAN_PTR, /* the u32 that argument len_arg points to (addrlen), after the call */
 };
 

@@ -14,8 +14,8 @@ struct row {
 };
 
 struct sys_summary {
-	struct row *rows;
-	size_t n, cap;
+	size_t n;
+	struct row rows[ROWS_MAX];
 };
 
 struct sys_summary *sys_summary_create(void)
@@ -25,9 +25,6 @@ struct sys_summary *sys_summary_create(void)
 
 void sys_summary_destroy(struct sys_summary *s)
 {
-	if (!s)
-		return;
-	free(s->rows);
 	free(s);
 }
 
@@ -38,15 +35,6 @@ static struct row *row_find(struct sys_summary *s, const char *name)
 			return &s->rows[i];
 	if (s->n == ROWS_MAX)
 		return NULL;
-	if (s->n == s->cap) {
-		size_t cap = s->cap ? s->cap * 2 : 64;
-		struct row *rows = realloc(s->rows, cap * sizeof(*rows));
-
-		if (!rows)
-			return NULL;
-		s->rows = rows;
-		s->cap = cap;
-	}
 	s->rows[s->n] = (struct row){ .name = name };
 	return &s->rows[s->n++];
 }
@@ -77,9 +65,11 @@ static int by_time(const void *pa, const void *pb)
 static void put_row(struct buf *b, const struct row *r, double percent, const char *name)
 {
 	double seconds = (double)r->ns / 1e9;
+	u64 each_us = 0;
 
-	buf_addf(b, "%6.2f %11.6f %11llu %9llu ", percent, seconds,
-		 (unsigned long long)(r->calls ? r->ns / r->calls / 1000 : 0),
+	if (r->calls)
+		each_us = (u64)((double)r->ns / 1e3 / (double)r->calls);
+	buf_addf(b, "%6.2f %11.6f %11llu %9llu ", percent, seconds, (unsigned long long)each_us,
 		 (unsigned long long)r->calls);
 	if (r->errors)
 		buf_addf(b, "%9llu %s\n", (unsigned long long)r->errors, name);
@@ -87,31 +77,27 @@ static void put_row(struct buf *b, const struct row *r, double percent, const ch
 		buf_addf(b, "%9s %s\n", "", name);
 }
 
-void sys_summary_print(const struct sys_summary *s, struct buf *b)
+void sys_summary_print(struct sys_summary *s, struct buf *b)
 {
 	static const char line[] =
 		"------ ----------- ----------- --------- --------- ----------------\n";
 	struct row total = { .name = "total" };
-	struct row *rows = calloc(s->n + 1, sizeof(*rows));
 
-	if (!rows) {
-		b->failed = true;
-		return;
-	}
 	if (s->n)
-		memcpy(rows, s->rows, s->n * sizeof(*rows));
-	qsort(rows, s->n, sizeof(*rows), by_time);
+		qsort(s->rows, s->n, sizeof(*s->rows), by_time);
 	for (size_t i = 0; i < s->n; i++) {
-		total.calls += rows[i].calls;
-		total.errors += rows[i].errors;
-		total.ns += rows[i].ns;
+		total.calls += s->rows[i].calls;
+		total.errors += s->rows[i].errors;
+		total.ns += s->rows[i].ns;
 	}
 	buf_adds(b, "% time     seconds  usecs/call     calls    errors syscall\n");
 	buf_adds(b, line);
-	for (size_t i = 0; i < s->n; i++)
-		put_row(b, &rows[i], total.ns ? 100.0 * (double)rows[i].ns / (double)total.ns : 0.0,
-			rows[i].name);
+	for (size_t i = 0; i < s->n; i++) {
+		const struct row *r = &s->rows[i];
+		double part = total.ns ? (double)r->ns / (double)total.ns : 0.0;
+
+		put_row(b, r, 100.0 * part, r->name);
+	}
 	buf_adds(b, line);
 	put_row(b, &total, 100.0, "total");
-	free(rows);
 }
