@@ -25,72 +25,72 @@ struct member {
 static const struct source {
 	const char *function;
 	const char *type;
-	u8 group; /* 0: none */
 	struct sys_program program;
 	struct agent_capture capture;
 	struct member ptr, len, key;
+	u32 group; /* 0: none */
 } sources[] = {
 	/* fs/namei.c: struct filename *; its name lies in the same allocation, or one of its own */
 	{ "getname_flags",
 	  "const char *",
-	  0,
 	  { NULL, NULL, -1, CAPTURE_STRING },
 	  { .flags = AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING, .key = NONE, .len = NONE },
 	  { "filename", "name" },
 	  { NULL, NULL },
-	  { "filename", "uptr" } },
+	  { "filename", "uptr" },
+	  0 },
 	{ "getname",
 	  "const char *",
-	  0,
 	  { NULL, NULL, -1, CAPTURE_STRING },
 	  { .flags = AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING, .key = NONE, .len = NONE },
 	  { "filename", "name" },
 	  { NULL, NULL },
-	  { "filename", "uptr" } },
+	  { "filename", "uptr" },
+	  0 },
 	/* security/security.c: (struct socket *, struct sockaddr *address, int addrlen) */
 	{ "security_socket_connect",
 	  "struct sockaddr *",
-	  1,
 	  { NULL, "connect", 1, CAPTURE_SOCKADDR },
 	  { .base = 1, .len = 2, .key = NONE },
 	  { NULL, NULL },
 	  { NULL, NULL },
-	  { NULL, NULL } },
+	  { NULL, NULL },
+	  1 },
 	/* net/socket.c: (struct file *, struct sockaddr_storage *, int addrlen, ...) */
 	{ "__sys_connect_file",
 	  "struct sockaddr *",
-	  1,
 	  { NULL, "connect", 1, CAPTURE_SOCKADDR },
 	  { .base = 1, .len = 2, .key = NONE },
 	  { NULL, NULL },
 	  { NULL, NULL },
-	  { NULL, NULL } },
+	  { NULL, NULL },
+	  1 },
 	{ "security_socket_bind",
 	  "struct sockaddr *",
-	  0,
 	  { NULL, "bind", 1, CAPTURE_SOCKADDR },
 	  { .base = 1, .len = 2, .key = NONE },
 	  { NULL, NULL },
 	  { NULL, NULL },
-	  { NULL, NULL } },
+	  { NULL, NULL },
+	  0 },
 	/* (struct socket *, struct msghdr *, int size): sendto's address, copied */
 	{ "security_socket_sendmsg",
 	  "struct sockaddr *",
-	  0,
 	  { NULL, "sendto", 4, CAPTURE_SOCKADDR },
 	  { .base = 1, .len = NONE, .key = NONE },
 	  { "msghdr", "msg_name" },
 	  { "msghdr", "msg_namelen" },
-	  { NULL, NULL } },
+	  { NULL, NULL },
+	  0 },
 	/* net/socket.c: (struct sockaddr_storage *kaddr, int klen, void __user *uaddr, int *ulen) */
 	{ "move_addr_to_user",
 	  "struct sockaddr *",
-	  0,
 	  { NULL, NULL, -1, CAPTURE_SOCKADDR },
 	  { .base = 0, .len = 1, .key = 2 },
 	  { NULL, NULL },
 	  { NULL, NULL },
-	  { NULL, NULL } },
+	  { NULL, NULL },
+	  0 },
 };
 
 _Static_assert(ARRAY_SIZE(sources) <= AGENT_MAX_CAPTURES, "sources");

@@ -43,10 +43,10 @@ struct trace_record {
 	u8 n_args; /* words in args */
 	bool has_retval;
 	u32 prev_pid; /* TRACE_SWITCH */
+	s32 nr; /* TRACE_GRAPH_ENTRY of a system call: orig_ax; -1: not known */
 	u64 args[TRACE_MAX_ARGS]; /* as passed in registers; entry and function records */
 	u64 retval; /* rax, as much of it as the type has is meaningful */
-	/* between drain and trace alone */
-	s32 nr; /* TRACE_GRAPH_ENTRY of a system call: orig_ax; -1: not known */
+	/* nr and capture: between drain and trace alone */
 	const struct ring_capture *capture; /* TRACE_FUNCTION; valid during the callback; or NULL */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };

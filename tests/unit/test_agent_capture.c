@@ -239,6 +239,37 @@ static void rings(void **state)
 	close_rig();
 }
 
+static void assert_read(const struct ring_capture *c, u32 len)
+{
+	assert_non_null(c);
+	assert_int_equal(c->program, 0);
+	assert_int_equal(c->n, len);
+	assert_int_equal(c->there, len);
+	assert_true(c->key == 0x4321);
+	for (u32 i = 0; i < len; i++)
+		assert_int_equal(c->bytes[i], 'z');
+}
+
+/* All that is there, @max at a time. Return: how many captures. */
+static u32 read_all(struct ring_reader *r, size_t max, u32 len)
+{
+	struct ring_record out[8];
+	u32 told = 0;
+	size_t n;
+
+	do { /* a record is held until what follows was read */
+		assert_int_equal(ring_drain(r, out, max, 1, RING_DATA, &n), 0);
+		for (size_t k = 0; k < n; k++) {
+			if (out[k].type != RING_FUNCTION)
+				continue;
+			assert_read(out[k].capture, len);
+			ring_give_back(r, &out[k]);
+			told++;
+		}
+	} while (n);
+	return told;
+}
+
 /* The host's reader gets what was copied, over the ring's end and in pieces too. */
 static void reader(void **state)
 {
@@ -248,7 +279,7 @@ static void reader(void **state)
 	char text[100];
 	struct fake_filename f = { .name = text, .uptr = (void *)0x4321 };
 	struct ring_io io;
-	u32 seen_all = 0;
+	size_t n;
 
 	(void)state;
 	memset(text, 'z', sizeof(text));
@@ -261,40 +292,17 @@ static void reader(void **state)
 	}
 	for (u32 i = 0; i < 3 * SLOTS; i++) {
 		u32 len = i % 99;
-		size_t n, told = 0;
 
 		text[len] = 0;
 		return_of(&f);
 		text[len] = 'z';
-		do { /* one at a time: it is held until what follows was read */
-			assert_int_equal(ring_drain(&r, out, 1 + i % 3, 1, RING_DATA, &n), 0);
-			for (size_t k = 0; k < n; k++) {
-				struct ring_capture *c = out[k].capture;
-
-				if (out[k].type != RING_FUNCTION)
-					continue;
-				assert_non_null(c);
-				assert_int_equal(c->program, 0);
-				assert_int_equal(c->n, len);
-				assert_int_equal(c->there, len);
-				assert_true(c->key == 0x4321);
-				for (u32 j = 0; j < len; j++)
-					assert_int_equal(c->bytes[j], 'z');
-				ring_give_back(&r, &out[k]);
-				told++;
-			}
-		} while (n);
-		assert_int_equal(told, 1);
-		seen_all += (u32)told;
+		assert_int_equal(read_all(&r, 1 + i % 3, len), 1);
 	}
-	assert_int_equal(seen_all, 3 * SLOTS);
 	assert_int_equal(r.captures_dropped + r.stats.torn, 0);
 	/* with nowhere to put it, it is a record without; and that is counted */
 	r.captures = NULL;
 	text[3] = 0;
 	return_of(&f);
-	size_t n;
-
 	assert_int_equal(ring_drain(&r, out, 8, 1, RING_DATA, &n), 0);
 	assert_int_equal(n, 1);
 	assert_null(out[0].capture);

@@ -238,6 +238,25 @@ static void recorded(void **state)
 	free(l.v);
 }
 
+/* How many calls come out without record @gone; each that does is as it was. */
+static u64 read_without(const struct list *l, size_t gone)
+{
+	struct sys_reader *s = sys_reader_create();
+	u64 call = 0, told = 0;
+
+	for (size_t at = 0; at < l->n; at++) {
+		const struct syscall_event *e =
+			at == gone ? NULL : sys_reader_add(s, &l->v[at], &names);
+
+		if (e)
+			check_event(e, call);
+		told += !!e;
+		call += l->v[at].depth == 0;
+	}
+	sys_reader_destroy(s);
+	return told;
+}
+
 /* Any record may be missing: then its call is, and no other. */
 static void missing(void **state)
 {
@@ -245,28 +264,8 @@ static void missing(void **state)
 
 	(void)state;
 	write_calls(&l);
-	for (size_t gone = 0; gone < 400; gone++) {
-		struct sys_reader *s = sys_reader_create();
-		u64 i = 0, told = 0, cut = 0;
-
-		for (size_t at = 0; at < l.n; at++) {
-			const struct syscall_event *e;
-
-			if (at == gone)
-				cut = i;
-			if (at != gone) {
-				e = sys_reader_add(s, &l.v[at], &names);
-				if (e) {
-					check_event(e, i);
-					told++;
-				}
-			}
-			i += l.v[at].depth == 0;
-		}
-		assert_int_equal(told, CALLS - 1);
-		assert_true(cut < CALLS);
-		sys_reader_destroy(s);
-	}
+	for (size_t gone = 0; gone < 400; gone++)
+		assert_int_equal(read_without(&l, gone), CALLS - 1);
 	free(l.v);
 }
 
