@@ -170,7 +170,8 @@ def test_options(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         b = Bed(g, d)
-        for step in (roots, notrace, notrace_of_what_never_returns, depth, values, threshold, sleep_time, irqs, switch_live):
+        for step in (roots, notrace, notrace_of_what_never_returns, depth, values, threshold, sleep_time,
+                     irqs, switch_live):
             print(f"{flavour}: {step.__name__}")
             step(b)
         all_given_back(g, d, truth, sites)
