@@ -172,8 +172,9 @@ def resumed(b):
 def recorded(b):
     """The command's recording, and its forms."""
     path = str(b.d.dir / "calls.hvft")
-    with subprocess.Popen([binary("hvftrace"), "-s", b.d.socket, "record", "g", "-p", "syscalls", "-l", "%file",
-                           "-l", "connect", "--duration", "60s", "-o", path], stderr=subprocess.PIPE, text=True) as p:
+    command = [binary("hvftrace"), "-s", b.d.socket, "record", "g", "-p", "syscalls", "-l", "%file",
+               "-l", "connect", "--duration", "60s", "-o", path]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as p:
         wait_for("trace", lambda: b.d.get("/v1/traces")["items"])
         b.g.sh("syscallset known")
         p.send_signal(signal.SIGINT)

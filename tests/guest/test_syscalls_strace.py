@@ -135,8 +135,9 @@ def test_strace(flavour):
         for what, n in count.differ.most_common():
             theirs, ours = count.examples[what]
             print(f"{n:5} {what}: strace {str(theirs)[:90]}, ours {str(ours)[:90]}")
-        print(f"{flavour}: {count.same} of {count.calls} calls match, {100 * count.same / count.calls:.2f} %; "
-              f"{count.same_args} of {count.args} arguments, {100 * count.same_args / count.args:.2f} %")
+        print(f"{flavour}: {count.same} of {count.calls} calls match, "
+              f"{100 * count.same / count.calls:.2f} %; {count.same_args} of {count.args} arguments, "
+              f"{100 * count.same_args / count.args:.2f} %")
         assert count.same >= 0.99 * count.calls, count.differ
         otherwise = sum(n for what, n in count.differ.items() if what.endswith("otherwise"))
         assert otherwise <= 0.05 * count.args, count.differ
