@@ -19,12 +19,12 @@ struct member {
 
 /*
  * Linux v6.1 and v6.12. Of @group the first one that there is is enough; the others are all armed, as
- * which of them is called depends on what the compiler inlined. @type: of the calls that have an
- * argument of this type.
+ * which of them is called depends on what the compiler inlined. @type: for calls that have an
+ * argument of this type; NULL: whatever it has.
  */
 static const struct source {
 	const char *function;
-	const char *type;
+	const char *type; /* of program.call, if that says so */
 	struct sys_program program;
 	struct agent_capture capture;
 	struct member ptr, len, key;
@@ -87,6 +87,42 @@ static const struct source {
 	  "struct sockaddr *",
 	  { NULL, NULL, -1, CAPTURE_SOCKADDR },
 	  { .base = 0, .len = 1, .key = 2 },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* kernel/sys.c: what prctl(PR_SET_NAME) copied: (struct task_struct *, const char *buf, bool) */
+	{ "__set_task_comm",
+	  NULL,
+	  { NULL, "prctl", 1, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_STRING, .max_bytes = 16, .base = 1, .len = NONE, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* kernel/signal.c: (int sig, struct k_sigaction *act, struct k_sigaction *oact); laid out as user space's */
+	{ "do_sigaction",
+	  NULL,
+	  { NULL, "rt_sigaction", 1, CAPTURE_BYTES },
+	  { .max_bytes = 32, .base = 1, .len = NONE, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* fs/namespace.c: (const char *dev_name, struct path *, const char *type_page, ...) */
+	{ "path_mount",
+	  NULL,
+	  { NULL, "mount", 0, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_STRING, .base = 0, .len = NONE, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* (const char *dev_name, const struct path *, const char *type, ...) */
+	{ "security_sb_mount",
+	  NULL,
+	  { NULL, "mount", 2, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_STRING, .base = 2, .len = NONE, .key = NONE },
 	  { NULL, NULL },
 	  { NULL, NULL },
 	  { NULL, NULL },
@@ -154,7 +190,7 @@ static bool is_needed(const struct kernel *k, const struct syscall_table *t,
 
 		if (!e || (s->program.call && strcmp(s->program.call, e->name) != 0))
 			continue;
-		if (!e->described)
+		if (!e->described || !s->type)
 			return true;
 		for (u32 j = 0; j < e->n_args; j++) {
 			if (!strcmp(e->args[j].type, s->type))
@@ -220,7 +256,8 @@ static bool add_source(const struct kernel *k, struct sys_arm *a, const struct s
 	if (member(k, &s->ptr, &c.ptr_at) || member(k, &s->len, &c.len_at) ||
 	    member(k, &s->key, &c.key_at) || !arm_function(k, a, s))
 		return false;
-	c.max_bytes = AGENT_CAPTURE_MAX;
+	if (!c.max_bytes)
+		c.max_bytes = AGENT_CAPTURE_MAX;
 	a->captures[a->n_programs] = c;
 	a->programs[a->n_programs] = s->program;
 	a->programs[a->n_programs++].function = s->function;

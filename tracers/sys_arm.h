@@ -6,8 +6,9 @@
  *
  * Of a path the kernel's copy is struct filename, and of a socket's address what it hands to its security
  * hook: each is what the kernel acts upon, whatever the program does to its own memory meanwhile, and lies
- * in memory that is always mapped. What is not here: argv and envp of execve, which the kernel copies into
- * pages of the new program's own, and buffers, which it copies piecemeal: those show as addresses.
+ * in memory that is always mapped. So it is with mount's strings, a task's new name and a signal's action.
+ * What is not here: argv and envp of execve, which the kernel copies into pages of the new program's own;
+ * buffers, which it copies piecemeal; and what it writes for the program. Those show as addresses.
  */
 #ifndef TRACERS_SYS_ARM_H
 #define TRACERS_SYS_ARM_H

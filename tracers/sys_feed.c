@@ -146,6 +146,8 @@ static void take_capture(struct sys_feed *f, const struct trace_record *r)
 	capture.what = p->what;
 	capture.len = c->n;
 	capture.full_len = c->there == AGENT_CAPTURE_UNKNOWN ? CAPTURE_LEN_UNKNOWN : c->there;
+	if (p->what == CAPTURE_BYTES && capture.full_len == CAPTURE_LEN_UNKNOWN)
+		capture.full_len = c->n; /* as many as it always has */
 	capture.truncated = capture.full_len > c->n;
 	add(f, &in);
 }

@@ -16,6 +16,7 @@
 #define SLOTS        256
 #define A            3
 #define B            4
+#define OUTER        20
 #define CAPTURE(n)   ((u32)((n) + 1) << AGENT_SITE_CAPTURE_SHIFT)
 #define HALF         0x10000
 #define SOCKADDR_MAX 128
@@ -310,6 +311,72 @@ static void reader(void **state)
 	close_rig();
 }
 
+static const char name_text[] = "/a/path/of/some/length";
+static struct fake_filename name = { .name = name_text, .uptr = (void *)0x77 };
+
+static void *return_name(void)
+{
+	return &name;
+}
+
+__attribute__((used)) static void call_captured(void)
+{
+	rig_call(&rig, A);
+}
+
+/* rig_step() wants every register back. */
+__attribute__((naked)) static void body_of_outer(void)
+{
+	__asm__("pushfq\n\tpush %rax\n\tpush %rcx\n\tpush %rdx\n\tpush %rsi\n\tpush %rdi\n\t"
+		"push %r8\n\tpush %r9\n\tpush %r10\n\tpush %r11\n\tpush %rbp\n\tmov %rsp, %rbp\n\t"
+		"and $-16, %rsp\n\tcall call_captured\n\tmov %rbp, %rsp\n\tpop %rbp\n\t"
+		"pop %r11\n\tpop %r10\n\tpop %r9\n\tpop %r8\n\tpop %rdi\n\tpop %rsi\n\t"
+		"pop %rdx\n\tpop %rcx\n\tpop %rax\n\tpopfq\n\tret");
+}
+
+static u32 injected;
+
+/* The same function, in an interrupt: it has a frame and a record of its own. */
+static void inject_same(struct rig *r, void *arg)
+{
+	(void)arg;
+	injected++;
+	rig_call(r, A);
+}
+
+/* An interrupt before every instruction, at the entry and at the return. */
+static void interrupted(void **state)
+{
+	static u32 path_of[RIG_PATH_MAX];
+	void (*body)(void) = (void (*)(void))return_name;
+	u32 n;
+
+	(void)state;
+	open_rig(AGENT_MODE_DISCARD);
+	rig_body(&rig, A, body);
+	rig_body(&rig, OUTER, body_of_outer);
+	n = rig_path(&rig, OUTER, path_of);
+	assert_in_range(n, 200, RIG_PATH_MAX);
+	close_rig();
+	for (u32 i = 0; i < n; i++) {
+		open_rig(i & 1 ? AGENT_MODE_OVERWRITE : AGENT_MODE_DISCARD);
+		rig_body(&rig, A, body);
+		rig_body(&rig, OUTER, body_of_outer);
+		injected = 0;
+		rig_break(&rig, OUTER, path_of[i], inject_same, NULL);
+		look();
+		assert_int_equal(seen.n, injected + 1 + 2);
+		for (u32 k = 0; k < seen.n; k++) {
+			if (seen.v[k].rec.type != RING_FUNCTION)
+				continue;
+			assert_int_equal(seen.v[k].n_data, 2 + 3);
+			assert_int_equal(seen.v[k].data[1], 0x77);
+			assert_memory_equal(&seen.v[k].data[2], name_text, 22);
+		}
+		close_rig();
+	}
+}
+
 struct fake_regs {
 	u64 other[3], r10, r9, r8, cx, dx, si, di, bx, bp, orig_ax;
 };
@@ -393,6 +460,7 @@ int main(void)
 		cmocka_unit_test(not_pointers), cmocka_unit_test(wrong_programs),
 		cmocka_unit_test(rings),        cmocka_unit_test(syscalls),
 		cmocka_unit_test(no_frames),    cmocka_unit_test(reader),
+		cmocka_unit_test(interrupted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -62,6 +62,7 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 static const struct sys_program programs[] = {
 	{ "getname", NULL, -1, CAPTURE_STRING },
 	{ "security_socket_bind", "bind", 1, CAPTURE_SOCKADDR },
+	{ "fixed", "exit_group", 0, CAPTURE_BYTES },
 };
 
 static struct sys_feed *feed;
@@ -258,6 +259,19 @@ static void ends(void **state)
 	assert_int_equal(c.unfinished, 3);
 }
 
+/* A struct is as long as it is. */
+static void fixed(void **state)
+{
+	(void)state;
+	enter(7, EXIT, 0, 0);
+	captured(7, 2, 0, "four", AGENT_CAPTURE_UNKNOWN);
+	leave(7, EXIT, 0);
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0].captures[0].len, 4);
+	assert_int_equal(seen[0].captures[0].full_len, 4);
+	assert_false(seen[0].captures[0].truncated);
+}
+
 static void filtered(void **state)
 {
 	struct sys_feed_counts c;
@@ -278,7 +292,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(paths), TEST(two_paths), TEST(tasks), TEST(compat), TEST(ends), TEST(filtered),
+		TEST(paths), TEST(two_paths), TEST(tasks), TEST(compat),
+		TEST(ends),  TEST(filtered),  TEST(fixed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
