@@ -282,6 +282,7 @@ static void take_switches(json_t *doc, struct body_trace *b, struct problem *p)
 	take_bool(doc, "retval", &b->retval, p);
 	take_bool(doc, "args", &b->args, p);
 	take_bool(doc, "switches", &b->switches, p);
+	take_bool(doc, "failed", &b->failed, p);
 }
 
 static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
@@ -303,9 +304,10 @@ static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
 	return r;
 }
 
-/* NULL: it was refused. */
-static const char *take_tracer(json_t *doc, struct problem *p)
+/* One of the first @n. NULL: it was refused. */
+static const char *take_tracer(json_t *doc, size_t n, struct problem *p)
 {
+	static const char *const tracers[] = { "function", "function_graph", "syscalls" };
 	json_t *v = json_object_get(doc, "tracer");
 	const char *tracer = NULL;
 
@@ -313,9 +315,13 @@ static const char *take_tracer(json_t *doc, struct problem *p)
 		problem_add(p, "/tracer", "is required");
 	else
 		tracer = take_string(v, "/tracer", 32, p);
-	if (!tracer || strcmp(tracer, "function") == 0 || strcmp(tracer, "function_graph") == 0)
-		return tracer;
-	problem_add(p, "/tracer", "must be \"function\" or \"function_graph\"");
+	for (size_t i = 0; tracer && i < n; i++) {
+		if (strcmp(tracer, tracers[i]) == 0)
+			return tracer;
+	}
+	if (tracer)
+		problem_add(p, "/tracer", "must be \"function\"%s \"function_graph\"%s",
+			    n > 2 ? "," : " or", n > 2 ? " or \"syscalls\"" : "");
 	return NULL;
 }
 
@@ -324,7 +330,7 @@ static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
 	json_t *v = json_object_get(doc, "mode");
 	const char *mode;
 
-	b->tracer = take_tracer(doc, p);
+	b->tracer = take_tracer(doc, 3, p);
 	mode = v ? take_string(v, "/mode", 32, p) : NULL;
 	if (mode && strcmp(mode, "overwrite") == 0)
 		b->overwrite = true;
@@ -338,7 +344,8 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 		"tracer",   "filter",        "notrace",         "pids",
 		"graph",    "graph_notrace", "max_graph_depth", "threshold_ns",
 		"irqs",     "sleep_time",    "retval",          "args",
-		"switches", "mode",          "buffer_records",  NULL
+		"switches", "mode",          "buffer_records",  "failed",
+		NULL
 	};
 	struct body_trace b = { 0 };
 	int r;
@@ -374,7 +381,7 @@ int body_trace_change_parse(const char *data, size_t len, bool *graph_ret, struc
 	if (r < 0)
 		return r;
 	refuse_unknown(doc, known, p);
-	tracer = take_tracer(doc, p);
+	tracer = take_tracer(doc, 2, p); /* that a trace may turn into */
 	*graph_ret = tracer && strcmp(tracer, "function_graph") == 0;
 	json_decref(doc);
 	return p->n_errors ? -EINVAL : 0;

@@ -45,6 +45,7 @@ struct body_trace {
 	u64 threshold_ns; /* 0: none */
 	bool irqs, sleep_time; /* true when not given */
 	bool retval, args, switches;
+	bool failed; /* syscalls */
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };

@@ -123,6 +123,9 @@ bool cli_profile_key(const char *key);
 /** cli_profile_file - show a recording function by function, the largest @sort first */
 int cli_profile_file(struct cli *c, const char *path, const char *sort);
 
+/** cli_syscalls_summary - a recording of system calls as strace -c */
+int cli_syscalls_summary(struct cli *c, const char *path);
+
 /* The verbs. */
 int cli_ls(struct cli *c, int argc, char **argv);
 int cli_attach(struct cli *c, int argc, char **argv);
@@ -134,6 +137,7 @@ int cli_trace(struct cli *c, int argc, char **argv);
 int cli_record(struct cli *c, int argc, char **argv);
 int cli_report(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
+int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
 
 #endif

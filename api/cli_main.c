@@ -80,10 +80,26 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n"
 	  "  hvftrace record web1 -p function_graph --threshold 1ms --duration 1m -o slow.hvft\n",
 	  cli_record },
-	{ "report", "FILE [--format text|json|folded] [-O NAME]...",
+	{ "syscalls",
+	  "G [-l CALL]... [-P PID]... [--failed] [--duration T] [--format WHAT] [-c|-o FILE]",
+	  "show system calls with their arguments and results, as strace does",
+	  "  -l CALL         only calls of this name: a glob, %CLASS (file, desc, process, network,\n"
+	  "                  memory, signal, ipc, creds) or ! before either\n"
+	  "  -P PID          only this task of the guest; up to 64 times\n"
+	  "  --failed        only calls that returned an error\n"
+	  "  --duration T    stop after 10, 10s, 500ms, 2m or 1h; otherwise at Ctrl-C\n"
+	  "  --format WHAT   text (as strace -f -tt -T), json (a line each), falco or ocsf\n"
+	  "  -c              count calls, errors and time at the end, as strace -c\n"
+	  "  -o FILE         where to; standard output otherwise\n"
+	  "\n  hvftrace syscalls web1 -l %file --failed\n"
+	  "  hvftrace syscalls web1 -l execve --format ocsf --duration 1h -o execs.json\n"
+	  "  hvftrace record web1 -p syscalls -l %network --duration 1m -o net.hvft\n",
+	  cli_syscalls },
+	{ "report", "FILE [--format text|json|folded|falco|ocsf] [-O NAME]...",
 	  "show a recording; needs no daemon",
-	  "  --format WHAT   text (ftrace's layout, default), json (a line each), or folded: time by\n"
-	  "                  stack, for flame graphs\n" LAYOUT_OPTION,
+	  "  --format WHAT   text (ftrace's layout, strace's of system calls; default), json (a line\n"
+	  "                  each), folded: time by stack, for flame graphs; falco, ocsf: of system\n"
+	  "                  calls\n" LAYOUT_OPTION,
 	  cli_report },
 	{ "profile",
 	  "G|FILE [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",

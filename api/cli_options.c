@@ -85,8 +85,10 @@ static int add_pid(const char *verb, json_t *body, const char *text)
 
 static int set_tracer(const char *verb, json_t *body, const char *tracer)
 {
-	if (strcmp(tracer, "function") != 0 && strcmp(tracer, "function_graph") != 0)
-		return cli_usage(verb, "-p takes function or function_graph, not \"%s\"", tracer);
+	if (strcmp(tracer, "function") != 0 && strcmp(tracer, "function_graph") != 0 &&
+	    strcmp(tracer, "syscalls") != 0)
+		return cli_usage(verb, "-p takes function, function_graph or syscalls, not \"%s\"",
+				 tracer);
 	json_object_set_new(body, "tracer", json_string(tracer));
 	return -1;
 }
@@ -152,6 +154,8 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 		return set_bool(a->body, "args", true);
 	case OPT_SWITCHES:
 		return set_bool(a->body, "switches", true);
+	case OPT_FAILED:
+		return set_bool(a->body, "failed", true);
 	default:
 		return -2;
 	}
@@ -173,8 +177,14 @@ static int take_option(struct cli *c, const char *verb, int opt, struct trace_ar
 		return -1;
 	case OPT_FORMAT:
 		a->format = optarg;
-		if (strcmp(optarg, "text") != 0 && strcmp(optarg, "json") != 0)
-			return cli_usage(verb, "--format takes text or json, not \"%s\"", optarg);
+		if (strcmp(optarg, "text") != 0 && strcmp(optarg, "json") != 0 &&
+		    strcmp(optarg, "falco") != 0 && strcmp(optarg, "ocsf") != 0)
+			return cli_usage(verb,
+					 "--format takes text, json, falco or ocsf, not \"%s\"",
+					 optarg);
+		return -1;
+	case 'c':
+		a->summary = true;
 		return -1;
 	case 'O':
 		return cli_layout_option(verb, optarg, &(struct out_layout_opts){ 0 }, &a->layout);
@@ -197,6 +207,12 @@ static int check(const char *verb, const struct trace_args *a)
 {
 	const char *tracer = json_string_value(json_object_get(a->body, "tracer"));
 
+	if (tracer && strcmp(tracer, "syscalls") != 0) {
+		if (json_object_get(a->body, "failed"))
+			return cli_usage(verb, "--failed needs -p syscalls");
+		if (!strcmp(a->format, "falco") || !strcmp(a->format, "ocsf"))
+			return cli_usage(verb, "--format %s needs -p syscalls", a->format);
+	}
 	if (!tracer || strcmp(tracer, "function") != 0)
 		return -1;
 	for (size_t i = 0; i < ARRAY_SIZE(graph_options); i++) {

@@ -10,7 +10,8 @@
 
 struct trace_args {
 	const char *guest;
-	const char *format; /* "text" or "json" */
+	const char *format; /* "text", "json"; with the tracer syscalls "falco" or "ocsf", too */
+	bool summary; /* of syscalls: -c */
 	const char *output; /* FILE, or NULL */
 	const char *sort; /* of profile */
 	u64 duration_ns;
@@ -31,6 +32,7 @@ enum {
 	OPT_RETVAL,
 	OPT_ARGS,
 	OPT_SWITCHES,
+	OPT_FAILED,
 };
 
 /* For getopt_long(): what the three verbs have in common. */
@@ -45,6 +47,7 @@ enum {
 		{ "no-sleep-time", no_argument, NULL, OPT_NO_SLEEP_TIME },       \
 		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
 		{ "args", no_argument, NULL, OPT_ARGS },                         \
+		{ "failed", no_argument, NULL, OPT_FAILED },                     \
 		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
 /* clang-format on */
 

@@ -5,6 +5,7 @@
 #include "base/err.h"
 #include "tracers/output.h"
 #include "tracers/profile.h"
+#include "tracers/sys_out.h"
 
 #include <getopt.h>
 #include <string.h>
@@ -14,6 +15,10 @@
 struct report {
 	struct rec_reader *reader;
 	struct out_layout *layout;
+	struct sys_out *calls; /* of a recording of system calls */
+	enum sys_format calls_format;
+	u64 first_ns; /* time of the first record; 0: none yet */
+	bool summary;
 	bool json, folded;
 	struct out_layout_opts opts;
 	struct profile *profile; /* of folded stacks */
@@ -101,16 +106,39 @@ static void put(struct report *r, enum rec_kind kind, const struct trace_record 
 	}
 }
 
-static int print(struct report *r, const char *path)
+/* Lines of system calls. Their clock began when the guest did: what is known is when the trace did. */
+static void put_call(struct report *r, enum rec_kind kind, const struct trace_record *rec,
+		     const struct output_names *names)
 {
-	struct output_names names;
-	struct trace_record rec;
-	struct err err = { 0 };
-	enum rec_kind kind;
+	if (kind == REC_RECORD) {
+		if (!r->first_ns && rec->ts_ns <= r->meta.started_ns) {
+			r->first_ns = rec->ts_ns;
+			sys_out_boot(r->calls, r->meta.started_ns - rec->ts_ns);
+		}
+		r->last_seq = rec->seq;
+		sys_out_record(r->calls, &r->out, rec, names);
+	} else if (kind == REC_LOST) {
+		sys_out_lost(r->calls, &r->out, rec->seq, r->last_seq);
+	} else {
+		sys_out_end(r->calls, &r->out);
+		if (r->json)
+			out_json_end(&r->out, &r->meta, kind == REC_CUT ? "cut" : "stopped");
+	}
+}
 
-	if (rec_reader_open(path, &r->reader, &err) < 0)
-		return fail(path, &err);
-	names = rec_reader_names(r->reader);
+static int make_layout(struct report *r, const char *path)
+{
+	struct err err = { 0 };
+
+	if (strcmp(r->meta.tracer, "syscalls") == 0) {
+		if (r->folded)
+			return cli_fail("%s has no stacks: it is of system calls", path);
+		r->calls =
+			sys_out_create(r->summary ? SYS_SUMMARY : r->calls_format, r->meta.guest);
+		return r->calls ? CLI_OK : cli_fail("out of memory");
+	}
+	if (r->summary || r->calls_format > SYS_JSON)
+		return cli_fail("%s is no recording of system calls", path);
 	if (out_layout_create(&r->meta, &r->layout, &err) < 0)
 		return fail(path, &err);
 	if (r->folded && strcmp(r->meta.tracer, "function_graph") != 0)
@@ -119,10 +147,29 @@ static int print(struct report *r, const char *path)
 	out_layout_set(r->layout, &r->opts);
 	if (!r->json && !r->folded)
 		out_layout_head(r->layout, &r->out, &r->meta);
+	return CLI_OK;
+}
+
+static int print(struct report *r, const char *path)
+{
+	struct output_names names;
+	struct trace_record rec;
+	struct err err = { 0 };
+	enum rec_kind kind;
+	int status;
+
+	if (rec_reader_open(path, &r->reader, &err) < 0)
+		return fail(path, &err);
+	names = rec_reader_names(r->reader);
+	status = make_layout(r, path);
+	if (status != CLI_OK)
+		return status;
 	do {
 		if (rec_reader_next(r->reader, &kind, &rec, &err) < 0)
 			return fail(path, &err);
-		if (!r->folded)
+		if (r->calls)
+			put_call(r, kind, &rec, &names);
+		else if (!r->folded)
 			put(r, kind, &rec, &names);
 		else if (!fold(r, kind, &rec, &names))
 			return cli_fail("out of memory");
@@ -131,6 +178,43 @@ static int print(struct report *r, const char *path)
 	} while (kind != REC_END && kind != REC_CUT && flush(r, FLUSH_BYTES));
 	flush(r, 1);
 	return cli_flush(CLI_OK);
+}
+
+static bool set_format(struct report *r, const char *name)
+{
+	static const char *const formats[] = { "text", "json", "falco", "ocsf" };
+
+	r->json = strcmp(name, "json") == 0;
+	r->folded = strcmp(name, "folded") == 0;
+	r->calls_format = SYS_TEXT;
+	for (size_t i = 0; i < ARRAY_SIZE(formats); i++) {
+		if (strcmp(name, formats[i]) == 0) {
+			r->calls_format = (enum sys_format)(SYS_TEXT + i);
+			return true;
+		}
+	}
+	return r->folded;
+}
+
+static void report_deinit(struct report *r)
+{
+	rec_reader_close(r->reader);
+	out_layout_destroy(r->layout);
+	sys_out_destroy(r->calls);
+	profile_destroy(r->profile);
+	buf_deinit(&r->out);
+}
+
+int cli_syscalls_summary(struct cli *c, const char *path)
+{
+	struct report r = { .summary = true };
+	int status = count(&r, path);
+
+	(void)c;
+	if (status == CLI_OK)
+		status = print(&r, path);
+	report_deinit(&r);
+	return status;
 }
 
 int cli_report(struct cli *c, int argc, char **argv)
@@ -143,11 +227,10 @@ int cli_report(struct cli *c, int argc, char **argv)
 
 	while ((opt = getopt_long(argc, argv, "O:" CLI_COMMON_SHORT, longs, NULL)) != -1) {
 		if (opt == 'f') {
-			r.json = strcmp(optarg, "json") == 0;
-			r.folded = strcmp(optarg, "folded") == 0;
-			if (!r.json && !r.folded && strcmp(optarg, "text") != 0)
+			if (!set_format(&r, optarg))
 				return cli_usage(argv[0],
-						 "--format takes text, json or folded, not \"%s\"",
+						 "--format takes text, json, folded, falco or "
+						 "ocsf, not \"%s\"",
 						 optarg);
 		} else if (opt == 'O') {
 			status = cli_layout_option(argv[0], optarg, &r.opts, NULL);
@@ -159,7 +242,8 @@ int cli_report(struct cli *c, int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return cli_usage(argv[0], argc == optind ? "which file?" : "only one file");
-	r.json |= c->json && !r.folded;
+	if (c->json && !r.folded && r.calls_format == SYS_TEXT)
+		set_format(&r, "json");
 	r.profile = profile_create();
 	if (!r.profile)
 		return cli_fail("out of memory");
@@ -176,9 +260,6 @@ int cli_report(struct cli *c, int argc, char **argv)
 			(unsigned long long)r.meta.n_records, (unsigned long long)r.meta.n_lost,
 			(unsigned long long)r.meta.n_functions,
 			r.meta.restored ? "restored" : "NOT verified to be restored");
-	rec_reader_close(r.reader);
-	out_layout_destroy(r.layout);
-	profile_destroy(r.profile);
-	buf_deinit(&r.out);
+	report_deinit(&r);
 	return status;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* QEMU processes on this host. See cli_scan.h. */
+/* QEMU and other processes with a KVM guest on this host. See cli_scan.h. */
 #include "api/cli_scan.h"
 
 #include "base/cleanup.h"
@@ -156,30 +156,51 @@ static size_t read_file(const char *path, char *buf, size_t size)
 	return len;
 }
 
-/* What is open tells for sure: a process with a KVM VM runs it on KVM. */
-static void look_at_fds(const char *proc, struct scan_vm *vm)
+/* What is open tells for sure: a process with a KVM VM runs it on KVM. *vcpus_ret: what it has of them. */
+static bool has_kvm_guest(const char *proc, pid_t pid, u32 *vcpus_ret)
 {
+	static const char vcpu[] = "anon_inode:kvm-vcpu:";
 	char path[PATH_MAX], link[64];
 	const struct dirent *e;
 	unsigned n_seen = 0;
+	bool found = false;
 	ssize_t n;
 	DIR *dir;
 
-	snprintf(path, sizeof(path), "%.64s/%d/fd", proc, (int)vm->pid);
+	*vcpus_ret = 0;
+	snprintf(path, sizeof(path), "%.64s/%d/fd", proc, (int)pid);
 	dir = opendir(path);
 	if (!dir)
-		return;
+		return false;
 	while ((e = readdir(dir)) && n_seen++ < MAX_FDS) {
 		n = readlinkat(dirfd(dir), e->d_name, link, sizeof(link) - 1);
 		if (n <= 0)
 			continue;
 		link[n] = 0;
-		if (strcmp(link, "anon_inode:kvm-vm") == 0) {
-			vm->accel = "kvm";
-			break;
-		}
+		found |= strcmp(link, "anon_inode:kvm-vm") == 0;
+		*vcpus_ret += strncmp(link, vcpu, sizeof(vcpu) - 1) == 0;
 	}
 	closedir(dir);
+	return found;
+}
+
+/* QEMU by its command line, which ends in NUL; any other VMM by the guest that it has on KVM. */
+static bool is_vm(const char *proc, pid_t pid, const char *cmdline, size_t len, struct scan_vm *ret)
+{
+	const char *base;
+	u32 vcpus;
+	bool kvm;
+
+	if (scan_cmdline(cmdline, len, ret)) {
+		if (has_kvm_guest(proc, pid, &vcpus))
+			ret->accel = "kvm";
+		return true;
+	}
+	kvm = has_kvm_guest(proc, pid, &vcpus);
+	base = strrchr(cmdline, '/');
+	*ret = (struct scan_vm){ .accel = "kvm", .state = "running", .vcpus = vcpus };
+	snprintf(ret->name, sizeof(ret->name), "%s", base ? base + 1 : cmdline);
+	return kvm;
 }
 
 /* Make the socket's path absolute: it was relative to where QEMU was started. */
@@ -229,17 +250,19 @@ size_t scan_host(const char *proc, struct scan_vm **ret)
 	char path[PATH_MAX];
 	const struct dirent *e;
 	size_t n = 0, len;
+	pid_t pid;
 	DIR *dir = opendir(proc);
 
 	while (data && dir && (e = readdir(dir))) {
 		if (e->d_name[strspn(e->d_name, "0123456789")])
 			continue;
 		snprintf(path, sizeof(path), "%.64s/%.32s/cmdline", proc, e->d_name);
-		len = read_file(path, data, MAX_CMDLINE);
-		if (!len || !scan_cmdline(data, len, &vm))
+		len = read_file(path, data, MAX_CMDLINE - 1);
+		data[len] = 0;
+		pid = (pid_t)strtol(e->d_name, NULL, 10);
+		if (!is_vm(proc, pid, data, len, &vm))
 			continue;
-		vm.pid = (pid_t)strtol(e->d_name, NULL, 10);
-		look_at_fds(proc, &vm);
+		vm.pid = pid;
 		judge(proc, &vm);
 		grown = realloc(all, (n + 1) * sizeof(*all));
 		if (!grown)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which virtual machines run on this host: QEMU processes, from /proc. Must not know the daemon. */
+/*
+ * Which virtual machines run on this host, from /proc: QEMU processes, and any other that has a guest on
+ * KVM. Must not know the daemon.
+ */
 #ifndef API_CLI_SCAN_H
 #define API_CLI_SCAN_H
 
@@ -7,7 +10,7 @@
 
 struct scan_vm {
 	pid_t pid; /* 0: a domain that has no process */
-	char name[128]; /* -name; "" when none */
+	char name[128]; /* QEMU's -name, "" when none; of another VMM its program's name */
 	char uuid[37]; /* -uuid; "" when none */
 	char target[256]; /* what to attach: "libvirt:URI/DOMAIN", "qemu:PATH" or "pid:N" */
 	const char *state; /* a domain's, in libvirt's words; "running" of others */

@@ -47,13 +47,16 @@ static void say_skipped(const json_t *doc)
 static int close_line(const json_t *doc)
 {
 	json_t *restore = json_object_get(doc, "restore");
-	json_t *error = json_object_get(doc, "error");
+	json_t *error = json_object_get(doc, "error"), *syscalls = json_object_get(doc, "syscalls");
 	struct cli_reply problem = { .doc = error };
 	long long changed = number(restore, "sites_changed");
 	bool verified = json_is_true(json_object_get(restore, "verified"));
 
 	say_skipped(doc);
-	fprintf(stderr, "%lld records", number(doc, "records"));
+	if (json_is_object(syscalls))
+		fprintf(stderr, "%lld system calls", number(syscalls, "calls"));
+	else
+		fprintf(stderr, "%lld records", number(doc, "records"));
 	calls(json_object_get(doc, "graph"));
 	fprintf(stderr, ", %lld lost, %lld functions patched, ",
 		number(doc, "lost") + number(doc, "lost_readers"), number(doc, "functions"));
@@ -131,6 +134,23 @@ static void hold_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
+static const char *accept_of(const struct cli *c, const struct trace_args *a)
+{
+	static const struct {
+		const char *format, *type;
+	} types[] = {
+		{ "json", "application/x-ndjson" },
+		{ "falco", "application/vnd.hvftrace.falco" },
+		{ "ocsf", "application/vnd.hvftrace.ocsf" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+		if (strcmp(a->format, types[i].format) == 0)
+			return types[i].type;
+	}
+	return c->json ? types[0].type : "text/plain";
+}
+
 int cli_trace(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "format", required_argument, NULL, OPT_FORMAT },
@@ -143,12 +163,25 @@ int cli_trace(struct cli *c, int argc, char **argv)
 	status = trace_args_parse(c, argc, argv, "p:O:" TRACE_SHORT, longs, &a);
 	if (status == -1) {
 		hold_signals();
-		status = follow(c, &a, STDOUT_FILENO,
-				c->json || strcmp(a.format, "json") == 0 ? "application/x-ndjson"
-									 : "text/plain");
+		status = follow(c, &a, STDOUT_FILENO, accept_of(c, &a));
 	}
 	trace_args_deinit(&a);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
+}
+
+/* What a kernel does is nobody else's business: for the owner only. */
+static int to_file(struct cli *c, const struct trace_args *a, const char *accept)
+{
+	_cleanup_close_ int fd = open(a->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int status;
+
+	if (fd < 0)
+		return cli_fail("cannot write %s: %s", a->output, strerrordesc_np(errno));
+	hold_signals();
+	status = follow(c, a, fd, accept);
+	if (status == CLI_OK && close(no_cleanup_fd(fd)) < 0)
+		status = cli_fail("cannot write %s: %s", a->output, strerrordesc_np(errno));
+	return status;
 }
 
 int cli_record(struct cli *c, int argc, char **argv)
@@ -156,7 +189,6 @@ int cli_record(struct cli *c, int argc, char **argv)
 	static const struct option longs[] = { { "output", required_argument, NULL, 'o' },
 					       TRACE_LONG,
 					       { NULL, 0, NULL, 0 } };
-	_cleanup_close_ int fd = -1;
 	struct trace_args a;
 	int status;
 
@@ -164,25 +196,15 @@ int cli_record(struct cli *c, int argc, char **argv)
 	status = trace_args_parse(c, argc, argv, "p:o:" TRACE_SHORT, longs, &a);
 	if (status == -1 && !a.output)
 		status = cli_usage(argv[0], "-o FILE is needed");
-	if (status == -1) {
-		/* what a kernel does is nobody else's business: for the owner only */
-		fd = open(a.output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		if (fd < 0) {
-			status = cli_fail("cannot write %s: %s", a.output, strerrordesc_np(errno));
-		} else {
-			hold_signals();
-			status = follow(c, &a, fd, "application/vnd.hvftrace.recording");
-			if (status == CLI_OK && close(no_cleanup_fd(fd)) < 0)
-				status = cli_fail("cannot write %s: %s", a.output,
-						  strerrordesc_np(errno));
-		}
-	}
+	if (status == -1)
+		status = to_file(c, &a, "application/vnd.hvftrace.recording");
 	trace_args_deinit(&a);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }
 
-/* Trace @a->guest into a file without a name, and show that. */
-static int profile_guest(struct cli *c, const struct trace_args *a)
+/* Trace @a->guest into a file without a name, and show that by @show. */
+static int through_file(struct cli *c, const struct trace_args *a,
+			int (*show)(struct cli *c, const char *path, const char *arg))
 {
 	_cleanup_fclose_ FILE *file = tmpfile();
 	char path[64];
@@ -195,7 +217,42 @@ static int profile_guest(struct cli *c, const struct trace_args *a)
 	if (status != CLI_OK)
 		return status;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(file));
-	return cli_profile_file(c, path, a->sort);
+	return show(c, path, a->sort);
+}
+
+static int show_summary(struct cli *c, const char *path, const char *arg)
+{
+	(void)arg;
+	return cli_syscalls_summary(c, path);
+}
+
+int cli_syscalls(struct cli *c, int argc, char **argv)
+{
+	static const struct option longs[] = { { "format", required_argument, NULL, OPT_FORMAT },
+					       { "output", required_argument, NULL, 'o' },
+					       { "summary", no_argument, NULL, 'c' },
+					       { "duration", required_argument, NULL,
+						 OPT_DURATION },
+					       { "failed", no_argument, NULL, OPT_FAILED },
+					       CLI_COMMON_LONG,
+					       { NULL, 0, NULL, 0 } };
+	struct trace_args a;
+	int status;
+
+	trace_args_init(&a, "syscalls");
+	status = trace_args_parse(c, argc, argv, "cl:o:P:" CLI_COMMON_SHORT, longs, &a);
+	if (status == -1 && a.summary && a.output)
+		status = cli_usage(argv[0], "-c goes to standard output, without -o");
+	if (status == -1 && a.summary) {
+		status = through_file(c, &a, show_summary);
+	} else if (status == -1 && a.output) {
+		status = to_file(c, &a, accept_of(c, &a));
+	} else if (status == -1) {
+		hold_signals();
+		status = follow(c, &a, STDOUT_FILENO, accept_of(c, &a));
+	}
+	trace_args_deinit(&a);
+	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }
 
 int cli_profile(struct cli *c, int argc, char **argv)
@@ -212,7 +269,7 @@ int cli_profile(struct cli *c, int argc, char **argv)
 	if (status == -1 && (strchr(a.guest, '/') || access(a.guest, F_OK) == 0))
 		status = cli_profile_file(c, a.guest, a.sort);
 	else if (status == -1)
-		status = profile_guest(c, &a);
+		status = through_file(c, &a, cli_profile_file);
 	trace_args_deinit(&a);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }

@@ -112,6 +112,7 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 		.retval = body->retval,
 		.args = body->args,
 		.switches = body->switches,
+		.failed_only = body->failed,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};

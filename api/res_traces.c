@@ -8,6 +8,8 @@
 #include "api/stream.h"
 #include "base/cleanup.h"
 #include "tracers/output.h"
+#include "tracers/sys_out.h"
+#include "tracers/sys_parts.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -46,7 +48,8 @@ static json_t *options_doc(struct trace_entry *t)
 {
 	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
 					       "threshold_ns", "irqs",          "sleep_time",
-					       "retval",       "args",          "switches" };
+					       "retval",       "args",          "switches",
+					       "failed" };
 	json_t *doc = json_object(), *v;
 
 	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
@@ -62,7 +65,7 @@ static json_t *options_doc(struct trace_entry *t)
 /* null as long as the trace follows no returns. */
 static json_t *graph_doc(const struct trace_info *i)
 {
-	bool is_graph = i->tracer && strcmp(i->tracer, "function_graph") == 0;
+	bool is_graph = i->tracer && strcmp(i->tracer, "function") != 0;
 
 	if (!is_graph && !i->n_entries)
 		return json_null();
@@ -71,6 +74,16 @@ static json_t *graph_doc(const struct trace_info *i)
 			 (json_int_t)i->n_never, "inside", (json_int_t)i->n_inside, "lost_returns",
 			 (json_int_t)i->lost_returns, "lost_frames", (json_int_t)i->lost_frames,
 			 "frame_errors", (json_int_t)i->frame_errors);
+}
+
+/* How the calls of the tracer syscalls ended; null for others. */
+static json_t *calls_doc(const struct trace_info *i)
+{
+	if (!i->tracer || strcmp(i->tracer, "syscalls") != 0)
+		return json_null();
+	return json_pack("{s:I, s:I, s:I, s:I}", "calls", (json_int_t)i->n_calls, "filtered",
+			 (json_int_t)i->n_filtered, "unfinished", (json_int_t)i->n_unfinished,
+			 "orphans", (json_int_t)i->n_orphans);
 }
 
 json_t *trace_doc(struct trace_entry *t)
@@ -97,11 +110,11 @@ json_t *trace_doc(struct trace_entry *t)
 			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn,
 			       "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
 	json_object_update_new(
-		doc,
-		json_pack("{s:o, s:o, s:o, s:o, s:o}", "graph", graph_doc(&i), "started",
-			  json_time(i.started_ns), "stopped", json_time(i.stopped_ns), "restore",
-			  i.state == TRACE_RUNNING ? json_null() : restore_doc(&i.restore), "error",
-			  failure_doc(&i)));
+		doc, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "graph", graph_doc(&i), "syscalls",
+			       calls_doc(&i), "started", json_time(i.started_ns), "stopped",
+			       json_time(i.stopped_ns), "restore",
+			       i.state == TRACE_RUNNING ? json_null() : restore_doc(&i.restore),
+			       "error", failure_doc(&i)));
 	if (!json_object_get(doc, "records") || !json_object_get(doc, "error")) {
 		json_decref(doc);
 		return NULL;
@@ -250,48 +263,79 @@ void res_traces_delete(struct request *rq)
 	registry_trace_unref(t);
 }
 
+/* Items from records, one or many an item. Return: the seq that one goes on after. */
+static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, u64 after,
+		     struct sys_out *calls, const struct output_names *names)
+{
+	bool any = false;
+
+	for (size_t k = 0; k < n; k++) {
+		size_t start = b->len;
+
+		if (any)
+			buf_adds(b, ",\n");
+		if (calls)
+			sys_out_record(calls, b, &recs[k], names);
+		else
+			out_json_record(b, &recs[k], names);
+		if (b->len == start + (any ? 2 : 0)) { /* the call is not complete */
+			b->len = start;
+			continue;
+		}
+		any = true;
+		if (b->len && b->data[b->len - 1] == '\n')
+			b->len--;
+		after = recs[k].seq;
+	}
+	if (any)
+		buf_adds(b, "\n");
+	return any || !n ? after : recs[n - 1].seq;
+}
+
 static void add_page(struct buf *b, struct trace_entry *t, const struct trace_record *recs,
-		     size_t n, u64 after)
+		     size_t n, u64 after, struct sys_out *calls)
 {
 	struct output_names names = stream_names(t->trace);
 	struct trace_info i = { 0 };
 
 	trace_get_info(t->trace, &i);
-	buf_addf(b,
-		 "{\"next_after\":%llu,\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
-		 (unsigned long long)(n ? recs[n - 1].seq : after), (unsigned long long)i.n_records,
-		 (unsigned long long)i.n_lost, state_names[i.state]);
-	for (size_t k = 0; k < n; k++) {
-		out_json_record(b, &recs[k], &names);
-		if (b->len && b->data[b->len - 1] == '\n')
-			b->len--;
-		buf_adds(b, k + 1 < n ? ",\n" : "\n");
-	}
-	buf_adds(b, "]}\n");
+	buf_addf(b, "{\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
+		 (unsigned long long)i.n_records, (unsigned long long)i.n_lost,
+		 state_names[i.state]);
+	after = add_items(b, recs, n, after, calls, &names);
+	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
 
 /* Answer with the records after @after, at most @limit. Context: a user of @t. */
 static void answer_records(struct request *rq, struct trace_entry *t, u64 after, u64 limit)
 {
-	_cleanup_free_ struct trace_record *recs = calloc(limit, sizeof(*recs));
+	bool syscalls =
+		strcmp(json_string_value(json_object_get(t->request, "tracer")), "syscalls") == 0;
+	struct sys_out *calls = syscalls ? sys_out_create(SYS_JSON, "") : NULL;
+	/* a whole call at least */
+	size_t max = syscalls ? MAX((size_t)limit, (size_t)SYS_PARTS_MAX) : limit;
+	_cleanup_free_ struct trace_record *recs = calloc(max, sizeof(*recs));
 	_cleanup_buf_ struct buf b = { 0 };
 	struct err err = { 0 };
 	struct problem p;
-	struct trace_page page = { .buf = recs, .max = limit };
+	struct trace_page page = { .buf = recs, .max = max };
 	int r;
 
-	if (!recs) {
+	if (!recs || (syscalls && !calls)) {
+		sys_out_destroy(calls);
 		request_json(rq, 503, NULL);
 		return;
 	}
 	r = trace_read(t->trace, after, &page, &err);
 	if (r < 0) {
+		sys_out_destroy(calls);
 		problem_from_err(&p, &err);
 		p.oldest_seq = r == -ESTALE ? page.oldest_seq : 0;
 		request_problem(rq, &p);
 		return;
 	}
-	add_page(&b, t, recs, page.n, after);
+	add_page(&b, t, recs, page.n, after, calls);
+	sys_out_destroy(calls);
 	if (buf_failed(&b))
 		request_json(rq, 503, NULL);
 	else

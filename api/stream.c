@@ -7,6 +7,7 @@
 #include "api/server.h"
 #include "api/work.h"
 #include "base/buf.h"
+#include "tracers/sys_out.h"
 #define LOG_PREFIX "stream"
 #include "base/log.h"
 
@@ -35,6 +36,7 @@ struct stream {
 	struct output_names names; /* the trace's, while it is in use */
 	struct rec_writer *writer; /* STREAM_RECORDING */
 	struct out_layout *layout; /* STREAM_TEXT */
+	struct sys_out *sys; /* syscalls, all but STREAM_RECORDING */
 	struct buf out;
 	size_t off; /* what of @out has been sent */
 	struct trace_record recs[STREAM_BATCH];
@@ -44,6 +46,8 @@ static const char *const media_types[] = {
 	[STREAM_NDJSON] = "application/x-ndjson",
 	[STREAM_TEXT] = "text/plain",
 	[STREAM_RECORDING] = "application/vnd.hvftrace.recording",
+	[STREAM_FALCO] = "application/vnd.hvftrace.falco",
+	[STREAM_OCSF] = "application/vnd.hvftrace.ocsf",
 };
 
 const char *stream_media_type(enum stream_format format)
@@ -113,6 +117,10 @@ static bool no_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 
 static void put_lost(struct stream *s, u64 count)
 {
+	if (s->sys) {
+		sys_out_lost(s->sys, &s->out, count, s->after);
+		return;
+	}
 	switch (s->format) {
 	case STREAM_NDJSON:
 		out_json_lost(&s->out, count, s->after);
@@ -127,6 +135,10 @@ static void put_lost(struct stream *s, u64 count)
 
 static void put_record(struct stream *s, const struct trace_record *r)
 {
+	if (s->sys) {
+		sys_out_record(s->sys, &s->out, r, &s->names);
+		return;
+	}
 	switch (s->format) {
 	case STREAM_NDJSON:
 		out_json_record(&s->out, r, &s->names);
@@ -161,7 +173,7 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 		out_json_end(&s->out, &s->meta, reason);
 	else if (s->format == STREAM_RECORDING)
 		rec_writer_end(s->writer, &s->out, &s->meta);
-	else
+	else if (s->layout)
 		out_layout_flush(s->layout, &s->out, &s->names);
 	s->ended = true;
 }
@@ -185,6 +197,8 @@ static void fill_from(struct stream *s, struct trace *t)
 	/* the state first: when it says "stopped", a read that finds nothing after it is the end */
 	trace_get_info(t, &info);
 	put_new_losses(s, &info);
+	if (s->sys)
+		sys_out_boot(s->sys, info.boot_ns);
 	r = trace_read(t, s->after, &page, &err);
 	if (r == -ESTALE) {
 		put_gap(s, page.oldest_seq);
@@ -255,7 +269,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 		case HUB_AGAIN:
 			break;
 		case HUB_BEAT:
-			if (s->layout) {
+			if (s->format != STREAM_NDJSON) {
 				put_held(s);
 				break;
 			}
@@ -316,6 +330,7 @@ static void stream_free(struct stream *s)
 {
 	rec_writer_destroy(s->writer);
 	out_layout_destroy(s->layout);
+	sys_out_destroy(s->sys);
 	buf_deinit(&s->out);
 	free(s);
 }
@@ -375,10 +390,29 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 	meta->n_functions = i.n_functions;
 }
 
+static int begin_syscalls(struct stream *s, struct err *err)
+{
+	static const enum sys_format formats[] = {
+		[STREAM_NDJSON] = SYS_JSON,
+		[STREAM_TEXT] = SYS_TEXT,
+		[STREAM_FALCO] = SYS_FALCO,
+		[STREAM_OCSF] = SYS_OCSF,
+	};
+
+	s->sys = sys_out_create(formats[s->format], s->meta.guest);
+	return s->sys ? 0 : err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another stream");
+}
+
 static int put_head(struct stream *s, const struct out_layout_opts *layout, struct err *err)
 {
+	bool syscalls = strcmp(s->meta.tracer, "syscalls") == 0;
 	int r = 0;
 
+	if (!syscalls && s->format >= STREAM_FALCO)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer syscalls",
+			       media_types[s->format]);
+	if (syscalls && s->format != STREAM_RECORDING)
+		return begin_syscalls(s, err);
 	if (s->format == STREAM_TEXT)
 		r = out_layout_create(&s->meta, &s->layout, err);
 	else if (s->format == STREAM_RECORDING)

@@ -20,6 +20,8 @@ enum stream_format {
 	STREAM_NDJSON,
 	STREAM_TEXT,
 	STREAM_RECORDING,
+	STREAM_FALCO, /* of the tracer syscalls alone, like the next */
+	STREAM_OCSF,
 	STREAM_FORMAT_MAX
 };
 
@@ -54,7 +56,7 @@ bool stream_choose(const char *accept, enum stream_format *ret);
 /**
  * stream_create - a response that streams @t on @conn
  *
- * Context: a user of @t. Return: 0; -ENOMEM; or what rec_writer_create() returns.
+ * Context: a user of @t. Return: 0; -ENOMEM; -EINVAL the format is another tracer's (bad_request); or what rec_writer_create() returns.
  */
 must_check int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_entry *t,
 			     const struct stream_opts *opts, struct MHD_Response **ret,

@@ -29,7 +29,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 4
+#define AGENT_ABI_VERSION 5
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -126,8 +126,12 @@
 #define AGENT_DATA_RETVAL 0x100 /* rax; GRAPH_RETURN */
 #define AGENT_DATA_DEPTH \
 	0x200 /* calls followed around this one in its task; GRAPH_RETURN under a threshold */
-#define AGENT_DATA_KIND   0x700
-#define AGENT_DATA_NUMBER 0x0ff
+#define AGENT_DATA_NR      0x300 /* orig_ax; entry of a site with SYSCALL and NR */
+#define AGENT_DATA_CAPTURE 0x400 /* | program; see struct agent_capture */
+#define AGENT_DATA_KEY     0x500
+#define AGENT_DATA_BYTES   0x600 /* | 0, 1 ... */
+#define AGENT_DATA_KIND    0x700
+#define AGENT_DATA_NUMBER  0x0ff
 
 /* header.options. What AGENT_OPT_TASKS keeps costs an entry a look-up: none of it while no option needs it. */
 #define AGENT_OPT_FULL \
@@ -145,11 +149,27 @@
 #define AGENT_SITE_SWITCH  0x004 /* finish_task_switch: writes AGENT_REC_SWITCH */
 #define AGENT_SITE_HIDDEN  0x008 /* armed for SWITCH alone: not recorded as a call */
 #define AGENT_SITE_RETVAL  0x010 /* its GRAPH_RETURN has a DATA_RETVAL */
+#define AGENT_SITE_SYSCALL \
+	0x020 /* its argument is struct pt_regs *: DATA_ARG are the call's arguments */
+#define AGENT_SITE_SYSCALL32 0x040 /* with SYSCALL: the registers of a 32-bit call */
+#define AGENT_SITE_NR        0x080 /* with SYSCALL: DATA_NR behind the arguments */
 #define AGENT_SITE_ARGS_SHIFT \
 	8 /* argument words that its entry is followed by, 0 .. AGENT_MAX_ARGS */
 #define AGENT_SITE_ARGS_MASK 7
 #define AGENT_MAX_ARGS       6
-#define AGENT_SITE_PROBES    32 /* slots looked at from agent_site_slot() on, circular */
+#define AGENT_SITE_CAPTURE_SHIFT \
+	16 /* number + 1 of its program in header.captures; 0: none. It is recorded by that alone */
+#define AGENT_SITE_CAPTURE_MASK 0x1f
+#define AGENT_SITE_PROBES       32 /* slots looked at from agent_site_slot() on, circular */
+
+/* agent_capture.flags */
+#define AGENT_CAPTURE_RETURN  0x1 /* base is what the function returns */
+#define AGENT_CAPTURE_STRING  0x2 /* ends before its first NUL */
+#define AGENT_CAPTURE_NONE    0xff /* base, len or key: there is none */
+#define AGENT_CAPTURE_MAX     256 /* bytes */
+#define AGENT_CAPTURE_WORDS   (AGENT_CAPTURE_MAX / 8)
+#define AGENT_MAX_CAPTURES    16
+#define AGENT_CAPTURE_UNKNOWN 0xffffffff
 
 #define AGENT_LAP_SHIFT    48
 #define AGENT_TSC_MASK     0x0000ffffffffffff
@@ -183,7 +203,9 @@
 
 #ifndef __ASSEMBLER__
 typedef unsigned char agent_u8;
+typedef unsigned short agent_u16;
 typedef unsigned int agent_u32;
+typedef int agent_s32;
 typedef unsigned long long agent_u64;
 typedef long long agent_s64;
 
@@ -193,6 +215,33 @@ struct agent_fixup {
 	agent_u32 addend; /* added to the value; AGENT_FIX_DATA: offset into data */
 	agent_u32 tail; /* bytes of immediate between the field and the next instruction */
 };
+
+/*
+ * What is copied at a site with AGENT_SITE_CAPTURE, out of the kernel's own memory: an object that the
+ * function was just given or is about to return, hence mapped and nobody else's. Where the pointer is
+ * not one into the kernel's half, as an error or NULL is not, nothing is recorded. A guest whose
+ * kernel passes anything else there faults, as it would a moment later by itself.
+ *
+ * The record is a FUNCTION without a parent, written when the function returns under RETURN, with these DATA:
+ *   CAPTURE | program   63..32 bytes there are, or AGENT_CAPTURE_UNKNOWN; 31..0 bytes that follow
+ *   KEY                 what tells which of a call's arguments it is; 0 without one
+ *   BYTES | 0, 1 ...    8 bytes each, the last filled up with 0
+ */
+struct agent_capture {
+	agent_u16 flags; /* AGENT_CAPTURE_* */
+	agent_u16 max_bytes; /* at most AGENT_CAPTURE_MAX */
+	agent_u8 base; /* argument word; not used under RETURN */
+	agent_u8 len; /* argument word that has the length, its low half; or NONE */
+	agent_u8 key; /* argument word that is the key; or NONE; not under RETURN */
+	agent_u8 pad;
+	/* offsets from base; negative: none */
+	agent_s32 ptr_at; /* of the pointer to the bytes; else they are at base itself */
+	agent_s32 len_at; /* of a 32-bit length */
+	agent_s32 key_at; /* of the key, 8 bytes */
+};
+
+/* Registers in struct pt_regs that agent_header.syscall_regs tells of, AGENT_MAX_ARGS and orig_ax. */
+#define AGENT_SYSCALL_REGS 7
 
 /* The host fills it before the first site is armed; members marked H may change later. */
 struct agent_header {
@@ -228,6 +277,11 @@ struct agent_header {
 	agent_u32 task_slots; /* a power of two, at least AGENT_TASK_BUCKET; or 0: no table */
 	agent_u64 sites_off; /* of struct agent_site [site_slots], from the start of data */
 	agent_u64 tasks_off; /* of struct agent_task [task_slots] */
+	agent_u16 syscall_regs
+		[2][AGENT_SYSCALL_REGS]; /* offsets; [1]: of 32-bit calls. With captures: */
+	agent_u32 pad3; /* H, change only while not enabled */
+	agent_u64 kernel_half; /* lowest address that a capture may be of */
+	struct agent_capture captures[AGENT_MAX_CAPTURES];
 };
 
 /*
@@ -304,6 +358,7 @@ struct agent_frame {
 #define AGENT_FRAME_IRQ         0x010 /* inherited: which a hard interrupt called */
 #define AGENT_FRAME_RETVAL      0x020 /* its GRAPH_RETURN has a DATA_RETVAL */
 #define AGENT_FRAME_THRESHOLD   0x040 /* its entry was not recorded, its return may be */
+#define AGENT_FRAME_CAPTURE     0x080 /* its return records a capture; the program instead of a depth */
 #define AGENT_FRAME_DEPTH_SHIFT 16 /* calls followed around it, 65535 at most */
 #define AGENT_FRAME_MAX_DEPTH   0xffffu
 
@@ -331,6 +386,9 @@ _Static_assert(sizeof(struct agent_frame) == AGENT_FRAME_BYTES, "agent_frame");
 _Static_assert(AGENT_MAX_FRAMES < 1 << AGENT_TASK_FRAME_BITS, "agent_task");
 _Static_assert(AGENT_TASK_BUCKET * sizeof(struct agent_task) == 64, "agent_task");
 _Static_assert(sizeof(struct agent_header) <= AGENT_CPU_OFF, "agent_header");
+_Static_assert(sizeof(struct agent_capture) == 20, "agent_capture");
+_Static_assert(AGENT_MAX_CAPTURES <= AGENT_SITE_CAPTURE_MASK, "AGENT_SITE_CAPTURE_SHIFT");
+_Static_assert(AGENT_CAPTURE_WORDS + 3 <= AGENT_MIN_SLOTS, "a capture fits into every ring");
 
 /* The blob, embedded in the host's library and linked into the harness. */
 struct agent_blob {

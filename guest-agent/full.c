@@ -14,37 +14,12 @@
  * kept in struct agent_task and in the states of frames.
  */
 #include "guest-agent/full_64.h"
+#include "guest-agent/full_record.h"
 
 #define FIND_TRIES 4 /* places of a bucket that others take while we are about to */
 #define SKIP_MAX   16 /* calls that are found out to have been left without a return */
-#define NO_INDEX   (-1ll)
 
 #define INHERITED (AGENT_FRAME_NOTRACE | AGENT_FRAME_ROOT | AGENT_FRAME_IRQ)
-
-/* What graph_full_caller and function_full_call save, and what lies above it on the stack. */
-struct full_regs {
-	agent_u64 rax;
-	agent_u64 arg[AGENT_MAX_ARGS]; /* rdi, rsi, rdx, rcx, r8, r9 */
-	agent_u64 ip; /* call site + 5 */
-	agent_u64 cell; /* the traced function's return address */
-};
-
-/* What return_to_handler saves. */
-struct full_return_regs {
-	agent_u64 rdx, rax;
-	agent_u64 cell; /* the true return address by now */
-};
-
-struct call {
-	struct agent_header *h;
-	struct agent_cpu *cpu;
-	agent_u64 task;
-	agent_u64 tsc;
-	agent_u32 cpu_no;
-	agent_u32 pid;
-	agent_u32 ip; /* low half of the call site */
-	agent_u32 what; /* AGENT_SITE_* */
-};
 
 /* A task's word, or one that can be its. */
 struct place {
@@ -57,146 +32,23 @@ void full_graph_entry(struct full_regs *r);
 void full_function_entry(struct full_regs *r);
 void full_graph_return(struct agent_frame *f, struct full_return_regs *r);
 
-/* Records */
-
-/* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. See TRY_RESERVE. */
-static agent_s64 reserve(const struct call *c, agent_u32 n)
-{
-	agent_u64 *head = &c->cpu->head;
-	agent_u64 at = READ_ONCE(*head);
-	agent_u32 tries = AGENT_RESERVE_TRIES;
-
-	if (c->h->mode != AGENT_MODE_DISCARD) {
-		at = __atomic_fetch_add(head, n, __ATOMIC_SEQ_CST);
-	} else {
-		for (;;) {
-			if ((agent_s64)(at - READ_ONCE(c->cpu->tail)) >
-			    (agent_s64)c->h->ring_slots - (agent_s64)n)
-				return NO_INDEX;
-			if (change(head, at, at + n))
-				break;
-			if (--tries == 0)
-				return NO_INDEX;
-			at = READ_ONCE(*head);
-		}
-	}
-	/* name the task again with the next record */
-	if ((at - 1) / AGENT_COMM_PERIOD != (at + n - 1) / AGENT_COMM_PERIOD)
-		WRITE_ONCE(c->cpu->last_pid, ~0u);
-	return (agent_s64)at;
-}
-
-/* SLOT and STORE */
-static void store(const struct call *c, agent_s64 index, agent_u64 w1, agent_u64 low36)
-{
-	const struct agent_header *h = c->h;
-	agent_u64 lap = ((agent_u64)index >> __builtin_ctz(h->ring_slots)) + 1;
-	agent_u64 w0 = lap << AGENT_LAP_SHIFT | (c->tsc & AGENT_TSC_MASK);
-	agent_u64 check = w0 ^ low36 ^ (w1 << AGENT_CHECK_ROTATE | w1 >> (64 - AGENT_CHECK_ROTATE));
-	agent_u64 *slot = in_data(h, h->ring_off + ((agent_u64)c->cpu_no * h->ring_slots +
-						    ((agent_u64)index & (h->ring_slots - 1))) *
-							   AGENT_RECORD_BYTES);
-
-	check = check * AGENT_CHECK_MUL >> AGENT_CHECK_SHIFT << AGENT_CHECK_SHIFT;
-	WRITE_ONCE(slot[0], w0);
-	WRITE_ONCE(slot[1], w1);
-	WRITE_ONCE(slot[2], check | low36);
-}
-
-static void store_data(const struct call *c, agent_s64 index, agent_u64 context, agent_u64 word)
-{
-	store(c, index, word,
-	      context << AGENT_CTX_SHIFT | AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid);
-}
-
-/*
- * A FUNCTION or a GRAPH_ENTRY with the site's arguments. The reader finds the DATA with the record. The
- * caller has named the task: from further out, for the sake of the stack.
- */
-static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
-			const struct full_regs *r)
-{
-	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
-	agent_u64 low36;
-	agent_s64 at;
-
-	if (n > AGENT_MAX_ARGS)
-		n = AGENT_MAX_ARGS;
-	low36 = record_low36(c->task, c->pid, type);
-	at = reserve(c, 1 + n);
-	if (unlikely(at < 0)) {
-		count(&c->cpu->lost);
-		return false;
-	}
-	for (agent_u32 i = 0; i < n; i++)
-		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, r->arg[i]);
-	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
-	return true;
-}
-
-static void record_switch(struct call *c, agent_u64 prev)
-{
-	agent_u64 low36;
-	agent_s64 at;
-
-	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	low36 = record_low36(c->task, c->pid, AGENT_REC_SWITCH);
-	c->tsc = rdtsc();
-	at = reserve(c, 1);
-	if (unlikely(at < 0))
-		count(&c->cpu->lost);
-	else
-		store(c, at, task_pid(prev), low36);
-}
-
-/* As it stands in a GRAPH_RETURN: see AGENT_DURATION_BITS. */
-static agent_u32 coded(agent_u64 ticks)
-{
-	agent_u32 e = 0;
-
-	if (ticks >> AGENT_DURATION_BITS)
-		e = (agent_u32)(64 - AGENT_DURATION_BITS - __builtin_clzll(ticks));
-	return e << AGENT_DURATION_BITS | (agent_u32)(ticks >> e);
-}
-
-static void record_return(struct call *c, const struct agent_frame *f, agent_u64 rax)
-{
-	agent_u64 ticks = c->tsc > f->tsc ? c->tsc - f->tsc : 0, low36;
-	agent_u32 state = f->state, n = 1;
-	agent_s64 at;
-
-	if (state & AGENT_FRAME_THRESHOLD && ticks < c->h->threshold)
-		return;
-	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	low36 = record_low36(c->task, c->pid, AGENT_REC_GRAPH_RETURN);
-	n += !!(state & AGENT_FRAME_THRESHOLD) + !!(state & AGENT_FRAME_RETVAL);
-	at = reserve(c, n);
-	if (unlikely(at < 0)) {
-		count(&c->cpu->lost);
-		count(&c->cpu->lost_returns);
-		return;
-	}
-	if (state & AGENT_FRAME_RETVAL)
-		store_data(c, at + n - 1, AGENT_DATA_RETVAL, rax);
-	if (state & AGENT_FRAME_THRESHOLD)
-		store_data(c, at + 1, AGENT_DATA_DEPTH, state >> AGENT_FRAME_DEPTH_SHIFT);
-	store(c, at, (agent_u64)coded(ticks) << 32 | f->ip, low36);
-}
-
 /* Who calls, and is it asked for */
 
 static agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
 {
 	agent_u32 slots = h->site_slots, mask = slots - 1;
 	agent_u32 i = (agent_u32)((agent_u64)(ip * AGENT_SITE_MUL) * slots >> 32);
-	const struct agent_site *table = in_data(h, h->sites_off);
+	const agent_u64 *table = in_data(h, h->sites_off);
 
 	if (!slots)
 		return 0;
+	/* whole, as the host writes it: a task may be preempted here from one trace into the next */
 	for (agent_u32 n = 0; n < AGENT_SITE_PROBES; n++, i = (i + 1) & mask) {
-		if (table[i].ip == ip)
-			return table[i].what;
-		if (!table[i].ip)
+		agent_u64 site = READ_ONCE(table[i]);
+
+		if ((agent_u32)site == ip)
+			return (agent_u32)(site >> 32);
+		if (!(agent_u32)site)
 			return 0;
 	}
 	return 0;
@@ -296,8 +148,11 @@ static bool same_key(agent_u64 word, agent_u64 key)
 	return word && (word ^ key) >> AGENT_TASK_FRAME_BITS == 0;
 }
 
-/* Nobody is in the call that the word names: whose it was has left it behind. */
-static bool is_stale(const struct call *c, agent_u64 word)
+/*
+ * Nobody is in the call that the word names: whose it was has left it behind. The word is looked at again
+ * afterwards: its task may have returned, which frees the frame, and be in another call by now.
+ */
+static bool is_stale(const struct call *c, const agent_u64 *place, agent_u64 word)
 {
 	agent_u32 n = word_frame(word) - 1;
 	const struct agent_frame *f;
@@ -305,7 +160,9 @@ static bool is_stale(const struct call *c, agent_u64 word)
 	if (n >= c->h->nr_frames)
 		return true;
 	f = frame_at(c->h, n);
-	return READ_ONCE(f->slot) <= AGENT_ORPHAN || !same_key(word, task_key(READ_ONCE(f->owner)));
+	return (READ_ONCE(f->slot) <= AGENT_ORPHAN ||
+		!same_key(word, task_key(READ_ONCE(f->owner)))) &&
+	       READ_ONCE(*place) == word;
 }
 
 /* The task's own word, else one that is free, else one that was left. */
@@ -332,7 +189,7 @@ static void find_place(const struct call *c, struct place *p)
 	}
 	for (agent_u32 i = 0; !p->word && i < AGENT_TASK_BUCKET; i++) {
 		p->seen = READ_ONCE(bucket[i]);
-		if (!p->seen || is_stale(c, p->seen))
+		if (!p->seen || is_stale(c, &bucket[i], p->seen))
 			p->word = &bucket[i];
 	}
 }
@@ -499,28 +356,56 @@ static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u
 	WRITE_ONCE(r->cell, trampolines() + (agent_u64)frame_number(c->h, f) * AGENT_TRAMP_BYTES);
 }
 
+/* A site with a capture: is it to be followed to its return? Else all is done. */
+static bool capture(struct call *c, const struct full_regs *r, agent_u32 *state_ret)
+{
+	agent_u32 number = (c->what >> AGENT_SITE_CAPTURE_SHIFT & AGENT_SITE_CAPTURE_MASK) - 1;
+	const struct agent_capture *program = &c->h->captures[number % AGENT_MAX_CAPTURES];
+
+	*state_ret = AGENT_FRAME_QUIET | AGENT_FRAME_CAPTURE | number << AGENT_FRAME_DEPTH_SHIFT;
+	if (program->flags & AGENT_CAPTURE_RETURN)
+		return true;
+	if (program->base < AGENT_MAX_ARGS) {
+		c->tsc = rdtsc();
+		record_capture(c, number, r->arg[program->base], r);
+	}
+	return false;
+}
+
+/* A call: as the options say. False: it is not followed. */
+static bool choose(const struct call *c, const struct full_regs *r, struct place *p,
+		   agent_u32 *state_ret, agent_u32 *outer_ret)
+{
+	agent_u32 options = c->h->options;
+
+	if (options & AGENT_OPT_TASKS) {
+		find_place(c, p);
+		*outer_ret = innermost(c, p, r);
+		if (!decide(c, *outer_ret, state_ret))
+			return false;
+	} else if (options & AGENT_OPT_NO_IRQS && in_hardirq()) {
+		return false;
+	}
+	if (c->what & AGENT_SITE_RETVAL)
+		*state_ret |= AGENT_FRAME_RETVAL;
+	if (c->h->threshold)
+		*state_ret |= AGENT_FRAME_THRESHOLD;
+	return true;
+}
+
 /* graph_full_caller: ftrace_graph_caller, with options */
 void full_graph_entry(struct full_regs *r)
 {
-	agent_u32 state = 0, outer = 0, options;
+	agent_u32 state = 0, outer = 0;
 	struct place p = { NULL, 0, false };
 	struct call c;
 
 	if (!begin(&c, r))
 		return;
-	options = c.h->options;
-	if (options & AGENT_OPT_TASKS) {
-		find_place(&c, &p);
-		outer = innermost(&c, &p, r);
-		if (!decide(&c, outer, &state))
-			return;
-	} else if (options & AGENT_OPT_NO_IRQS && in_hardirq()) {
+	if (c.what >> AGENT_SITE_CAPTURE_SHIFT & AGENT_SITE_CAPTURE_MASK
+		    ? !capture(&c, r, &state)
+		    : !choose(&c, r, &p, &state, &outer))
 		return;
-	}
-	if (c.what & AGENT_SITE_RETVAL)
-		state |= AGENT_FRAME_RETVAL;
-	if (c.h->threshold)
-		state |= AGENT_FRAME_THRESHOLD;
 	follow(&c, r, state, outer, &p);
 }
 
@@ -555,7 +440,13 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r)
 	} else if (f->state & AGENT_FRAME_TASK && f->owner == c.task) {
 		leave_task(&c, f);
 	}
-	if (likely(has_cpu) && READ_ONCE(c.h->enabled) && !(f->state & AGENT_FRAME_QUIET))
+	if (unlikely(!has_cpu) || !READ_ONCE(c.h->enabled)) {
+		/* nothing to write, or nowhere */
+	} else if (!(f->state & AGENT_FRAME_QUIET)) {
 		record_return(&c, f, r->rax);
+	} else if (f->state & AGENT_FRAME_CAPTURE) {
+		c.ip = f->ip;
+		record_capture(&c, f->state >> AGENT_FRAME_DEPTH_SHIFT, r->rax, NULL);
+	}
 	free_frame(&c, f, &r->cell);
 }

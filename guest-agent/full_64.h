@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the agent's C (full.c) has of the machine, of the guest's kernel and of the agent's assembler:
- * inline assembler around the same fixups, and calls of the routines that both share. Only full.c
+ * inline assembler around the same fixups, and calls of the routines that both share. Only full.c, with full_record.h,
  * includes it: compile-full.sh turns both into text that ftrace_64.S includes, where FIXUP and the
  * labels are.
  */
@@ -120,6 +120,12 @@ static inline bool task_migrates(agent_u64 task)
 			 : "=r"(disabled)
 			 : "r"(task));
 	return READ_ONCE(*disabled) == 0;
+}
+
+/* A word of the guest's kernel, which is mapped. */
+static inline agent_u64 peek(agent_u64 va)
+{
+	return *(const volatile agent_u64 *)va;
 }
 
 static inline agent_u64 rdtsc(void)

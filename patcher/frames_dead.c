@@ -280,7 +280,8 @@ static void tell(const struct frames_copy *c,
 					      .tsc = c->f.tsc,
 					      .pid = c->f.pid };
 
-	if (fn && c->verdict != ORPHAN && c->verdict != QUIET)
+	/* a quiet frame's call has no entry record */
+	if (fn && c->verdict != ORPHAN && c->verdict != QUIET && !(c->f.state & AGENT_FRAME_QUIET))
 		fn(arg, &u);
 }
 

@@ -13,8 +13,12 @@
 
 #define HEADER(member) offsetof(struct agent_header, member)
 #define ARGS_MASK      ((u32)AGENT_SITE_ARGS_MASK << AGENT_SITE_ARGS_SHIFT)
-#define GRAPH_SITE     (AGENT_SITE_ROOT | AGENT_SITE_NOTRACE | AGENT_SITE_RETVAL)
-#define NO_SITE        SIZE_MAX
+#define CAPTURE_MASK   ((u32)AGENT_SITE_CAPTURE_MASK << AGENT_SITE_CAPTURE_SHIFT)
+#define CALL_SITE      (AGENT_SITE_SYSCALL | AGENT_SITE_SYSCALL32 | AGENT_SITE_NR | CAPTURE_MASK)
+#define GRAPH_SITE     (AGENT_SITE_ROOT | AGENT_SITE_NOTRACE | AGENT_SITE_RETVAL | CALL_SITE)
+/* Five levels of page tables leave the kernel this much, four less of it. */
+#define KERNEL_HALF 0xff00000000000000
+#define NO_SITE     SIZE_MAX
 
 /* What of a site's word means anything to the tracer that is on. */
 static u32 site_mask(const struct tracing_opts *opts)
@@ -38,7 +42,7 @@ void options_header(const struct tracing_opts *opts, struct agent_header *h)
 		options |= AGENT_OPT_NO_IRQS;
 	if (opts->switches)
 		options |= AGENT_OPT_SWITCHES;
-	if (options || any & (ARGS_MASK | AGENT_SITE_RETVAL))
+	if (options || any & (ARGS_MASK | AGENT_SITE_RETVAL | CALL_SITE))
 		options |= AGENT_OPT_FULL;
 	h->options = options;
 }
@@ -54,7 +58,9 @@ int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
 		u32 what = opts->sites[i].what;
 
 		if (opts->sites[i].site >= n_ip || what & ~(GRAPH_SITE | ARGS_MASK) ||
-		    (what >> AGENT_SITE_ARGS_SHIFT) > AGENT_MAX_ARGS)
+		    (what & ARGS_MASK) >> AGENT_SITE_ARGS_SHIFT > AGENT_MAX_ARGS ||
+		    (what & CAPTURE_MASK) >> AGENT_SITE_CAPTURE_SHIFT > opts->n_captures ||
+		    (what & AGENT_SITE_SYSCALL && !opts->syscalls))
 			return -EINVAL;
 		what &= site_mask(opts);
 		if (what)
@@ -143,6 +149,48 @@ static int write_sites(struct guest *g, const struct tracing_opts *opts, struct 
 	return agent_write_header(g, h->sites_off, table, h->site_slots * sizeof(*table), err);
 }
 
+/* Linux v6.1 arch/x86/include/asm/syscall_wrapper.h SC_X86_64_REGS_TO_ARGS, SC_IA32_REGS_TO_ARGS */
+static int find_registers(struct guest *g, struct err *err)
+{
+	static const char *const names[2][AGENT_SYSCALL_REGS] = {
+		{ "di", "si", "dx", "r10", "r8", "r9", "orig_ax" },
+		{ "bx", "cx", "dx", "si", "di", "bp", "orig_ax" },
+	};
+	struct agent_header *h = &g->agent.header;
+	u32 off;
+
+	for (size_t is32 = 0; is32 < 2; is32++) {
+		for (size_t i = 0; i < AGENT_SYSCALL_REGS; i++) {
+			if (kernel_btf_offset(g->k, "pt_regs", names[is32][i], &off) ||
+			    off > PAGE_SIZE)
+				return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+					       "this kernel's struct pt_regs has no %s",
+					       names[is32][i]);
+			h->syscall_regs[is32][i] = (u16)off;
+		}
+	}
+	return 0;
+}
+
+static int write_syscalls(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	struct agent_header *h = &g->agent.header;
+	int rc;
+
+	if (opts->n_captures > AGENT_MAX_CAPTURES)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d captures",
+			       AGENT_MAX_CAPTURES);
+	rc = find_registers(g, err);
+	if (rc)
+		return rc;
+	h->kernel_half = KERNEL_HALF;
+	memset(h->captures, 0, sizeof(h->captures));
+	if (opts->n_captures)
+		memcpy(h->captures, opts->captures, opts->n_captures * sizeof(*h->captures));
+	return agent_write_header(g, HEADER(syscall_regs), h->syscall_regs,
+				  sizeof(*h) - HEADER(syscall_regs), err);
+}
+
 static int clear_tasks(struct guest *g, struct err *err)
 {
 	static const struct agent_task none[512];
@@ -163,6 +211,8 @@ int options_write(struct guest *g, const struct tracing_opts *opts, struct err *
 	struct agent_header *h = &g->agent.header;
 	int rc = write_sites(g, opts, err);
 
+	if (!rc && opts->syscalls)
+		rc = write_syscalls(g, opts, err);
 	if (rc)
 		return rc;
 	options_header(opts, h);

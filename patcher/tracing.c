@@ -160,6 +160,11 @@ int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)
 		rc = ftrace_disable_ftrace_graph_caller(g, err);
 	if (!rc)
 		rc = put_back(g, &r, err);
+	/* the site that nobody asked for is not in n_armed either */
+	if (!rc && g->agent.switch_hidden && r.sites_restored)
+		r.sites_restored--;
+	if (!rc)
+		g->agent.switch_hidden = false;
 	if (!rc && ret)
 		*ret = r;
 	return rc;

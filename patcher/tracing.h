@@ -20,6 +20,10 @@ struct tracing_opts {
 	u64 threshold; /* TSC ticks: only returns of calls that took as long are recorded; 0: all */
 	bool no_irqs; /* what hard interrupts call is not followed */
 	bool roots; /* only sites with AGENT_SITE_ROOT and what they call */
+	/* syscalls, with graph: the registers of system calls are known to the agent, and captures */
+	bool syscalls;
+	const struct agent_capture *captures; /* at most AGENT_MAX_CAPTURES */
+	size_t n_captures;
 	/* what is asked of single sites; sites that are not armed do not matter */
 	const struct tracing_site *sites;
 	size_t n_sites;
@@ -27,8 +31,8 @@ struct tracing_opts {
 
 struct tracing_site {
 	u32 site; /* index into kernel_sites() */
-	u32 what; /* AGENT_SITE_*: ROOT, NOTRACE, RETVAL, number of arguments; the first three only
-		     mean something to function_graph */
+	u32 what; /* AGENT_SITE_*: number of arguments; to function_graph alone ROOT, NOTRACE, RETVAL,
+		     SYSCALL, number + 1 of a capture */
 };
 
 struct tracing_counts {

@@ -8,6 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static int check_syscalls(const struct trace_opts *opts, struct err *err)
+{
+	if (opts->n_notrace || opts->n_graph || opts->n_graph_notrace || opts->max_depth ||
+	    opts->threshold_ns || opts->no_irqs || opts->no_sleep_time || opts->retval ||
+	    opts->args || opts->switches)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			       "the tracer syscalls takes names of calls, pids and failed alone");
+	return 0;
+}
+
 int choose_check(const struct trace_opts *opts, struct err *err)
 {
 	const struct {
@@ -23,6 +33,12 @@ int choose_check(const struct trace_opts *opts, struct err *err)
 		{ opts->retval, "return values are" },
 	};
 
+	if (!strcmp(opts->tracer, "syscalls"))
+		return check_syscalls(opts, err);
+	if (opts->failed_only)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			       "failed calls alone are for the tracer syscalls, not %.40s",
+			       opts->tracer);
 	if (!strcmp(opts->tracer, "function_graph"))
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(graph_only); i++) {

@@ -113,6 +113,8 @@ static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struc
 	if (r->has_depth)
 		t->depth = r->depth;
 	if (r->type != RING_GRAPH_RETURN) {
+		t->nr = (s32)r->nr1 - 1;
+		t->capture = r->capture;
 		t->n_args = r->n_args;
 		memcpy(t->args, r->args, r->n_args * sizeof(*t->args));
 		return true;
@@ -262,6 +264,7 @@ static size_t merge(struct drain *d, enum merge_limit kind)
 		if (kind == MERGE_HERE && tsc_distance(queue_head(q), limit) > 0)
 			return n;
 		hand_on(d, cpu, &q->rec[q->first]);
+		ring_give_back(&q->reader, &q->rec[q->first]);
 		q->first++;
 		q->n--;
 		take_leading_comms(d, q);
@@ -503,8 +506,20 @@ void drain_losses(const struct drain *d, struct drain_losses *ret)
 		ret->refused += s->refused;
 		ret->overwritten += s->overwritten;
 		ret->torn += s->torn;
+		ret->captures += d->queue[cpu].reader.captures_dropped;
 		ret->stalled_ns = MAX(ret->stalled_ns, s->stalled_ns);
 	}
+}
+
+/* As many as there can be records, those that are held included: so there is always one. */
+static int give_captures(struct queue *q, size_t n)
+{
+	q->captures = calloc(n, sizeof(*q->captures));
+	for (size_t i = n; q->captures && i-- > 0;) {
+		q->captures[i].next = q->reader.captures;
+		q->reader.captures = &q->captures[i];
+	}
+	return q->captures ? 0 : -ENOMEM;
 }
 
 int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *err)
@@ -532,6 +547,8 @@ int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *
 		rc = d->queue[cpu].rec ? ring_reader_init(&d->queue[cpu].reader, &opts->io,
 							  &opts->header, cpu)
 				       : -ENOMEM;
+		if (!rc && opts->captures)
+			rc = give_captures(&d->queue[cpu], d->cap + 1);
 		if (rc && rc != -ENOMEM) {
 			drain_destroy(d);
 			return read_failed(rc, cpu, err);
@@ -550,8 +567,10 @@ void drain_destroy(struct drain *d)
 {
 	if (!d)
 		return;
-	for (u32 cpu = 0; d->queue && cpu < d->n_cpus; cpu++)
+	for (u32 cpu = 0; d->queue && cpu < d->n_cpus; cpu++) {
 		free(d->queue[cpu].rec);
+		free(d->queue[cpu].captures);
+	}
 	free(d->queue);
 	free(d->heap.cpu);
 	comms_destroy(d->comms);

@@ -12,6 +12,7 @@
 struct queue {
 	struct ring_reader reader;
 	struct ring_record *rec;
+	struct ring_capture *captures; /* all that reader has */
 	size_t first, n;
 	u64 newest; /* latest TSC taken, if @any was */
 	bool any;

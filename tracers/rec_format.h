@@ -21,11 +21,13 @@
  *              parent in all types but TRACE_GRAPH_RETURN, duration in ns in that one
  *              version 3, after ts:z, by type; [more:u8] with REC_F_MORE alone:
  *                FUNCTION           [more] sym(ip):v sym(parent):v [depth:v] [n:u8 word:v...]
- *                ENTRY, NEVER       [more] sym(ip):v sym(parent):v depth:v [n:u8 word:v...]
+ *                ENTRY, NEVER, SYSCALL
+ *                                   [more] sym(ip):v sym(parent):v depth:v [n:u8 word:v...]
  *                RETURN             [more] sym(ip):v depth:v duration:v [n:u8 word:v...]
  *                SWITCH             prev_pid:v
  *                TRACER             depth:v
- *              words are arguments, of a RETURN its value (n is 1 then); depth of FUNCTION 0 if left out
+ *              words are arguments, of a RETURN its value (n is 1 then); depth of FUNCTION 0 if left out;
+ *              SYSCALL: a part of a call, see tracers/sys_parts.h
  *   PROTO    version 3; prototypes, each before the first words of its function:
  *              sym(ip):v n_regs:u8 n_params:u8 return:VAL parameter:VAL...
  *              VAL = kind:u8 size:u8 reg:u8 name_len:u16 name type_len:u16 type; as struct kernel_val.

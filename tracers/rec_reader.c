@@ -272,6 +272,7 @@ static bool read_body(struct rec_reader *r, u8 flags)
 	case TRACE_GRAPH_ENTRY:
 	case TRACE_GRAPH_RETURN:
 	case TRACE_GRAPH_NEVER:
+	case TRACE_SYSCALL:
 		return read_new_call(r, flags);
 	case TRACE_SWITCH:
 		if ((flags & REC_F_MORE) || !get_varint_max(&r->cur, UINT32_MAX, &v))

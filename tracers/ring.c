@@ -9,7 +9,7 @@
 #define HEAD_MAX (1ull << 56)
 #define LOW36    ((1ull << AGENT_CHECK_SHIFT) - 1)
 #define WORDS    (AGENT_RECORD_BYTES / 8)
-#define DATA_MAX (AGENT_MAX_ARGS + 1) /* of one record that matter */
+#define DATA_MAX (AGENT_CAPTURE_WORDS + 2) /* no record has more DATA that matter */
 
 enum slot_state {
 	SLOT_VALID,
@@ -169,12 +169,40 @@ static void decode(const u64 *w, u8 type, struct ring_record *out)
 	out->n_args = 0;
 	out->has_retval = out->has_depth = false;
 	out->depth = 0;
+	out->capture = NULL;
 	if (type == AGENT_REC_GRAPH_RETURN)
 		out->ticks = agent_duration((u32)(w[1] >> 32));
 	else if (type == AGENT_REC_SWITCH)
 		out->prev_pid = w[1] & AGENT_PID_MASK;
 	else
 		out->parent = (u64)(s64)(s32)(u32)(w[1] >> 32);
+}
+
+/* DATA of a capture: its first word takes room for it, of the rest what comes in order counts. */
+static void take_capture(struct ring_reader *r, u32 what, u64 word, struct ring_record *rec)
+{
+	u32 number = what & AGENT_DATA_NUMBER;
+	struct ring_capture *c = rec->capture;
+
+	if (rec->type != RING_FUNCTION)
+		return;
+	if ((what & AGENT_DATA_KIND) == AGENT_DATA_CAPTURE && !c) {
+		c = r->captures;
+		if (!c) {
+			r->captures_dropped++;
+			return;
+		}
+		r->captures = c->next;
+		*c = (struct ring_capture){ .program = (u8)number,
+					    .there = (u32)(word >> 32),
+					    .n = MIN((u32)word, (u32)AGENT_CAPTURE_MAX) };
+		rec->capture = c;
+	} else if ((what & AGENT_DATA_KIND) == AGENT_DATA_KEY && c) {
+		c->key = word;
+	} else if ((what & AGENT_DATA_KIND) == AGENT_DATA_BYTES && c) {
+		if (number == c->n_words && number < AGENT_CAPTURE_WORDS)
+			c->words[c->n_words++] = word;
+	}
 }
 
 /* A DATA slot: into the record that is held in @rec, if it is one of its own. */
@@ -202,7 +230,12 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 		rec->has_depth = true;
 		rec->depth = (u16)MIN(w[1], (u64)UINT16_MAX);
 		return;
-	default: /* of a later agent */
+	case AGENT_DATA_NR:
+		if (rec->type == RING_GRAPH_ENTRY)
+			rec->nr1 = (u32)w[1] + 1;
+		return;
+	default: /* or of a later agent */
+		take_capture(r, what, w[1], rec);
 		return;
 	}
 }
@@ -210,8 +243,13 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 /* The record at out[*n] gets no more DATA. */
 static void let_go(struct ring_reader *r, struct ring_record *out, size_t *n)
 {
+	struct ring_capture *c;
+
 	if (!r->held)
 		return;
+	c = out[*n].capture;
+	if (c)
+		c->n = MIN(c->n, 8u * c->n_words);
 	r->held = false;
 	deliver(r, out[*n].type, n);
 }

@@ -44,6 +44,20 @@ enum ring_type {
 	RING_SWITCH = AGENT_REC_SWITCH,
 };
 
+/* What one capture copied (struct agent_capture). */
+struct ring_capture {
+	struct ring_capture *next; /* of those that are free */
+	u8 program;
+	u8 n_words;
+	u32 there; /* bytes in the guest; AGENT_CAPTURE_UNKNOWN */
+	u32 n; /* bytes here; fewer than the guest says if their DATA were lost */
+	u64 key;
+	union {
+		u64 words[AGENT_CAPTURE_WORDS];
+		u8 bytes[AGENT_CAPTURE_MAX];
+	};
+};
+
 struct ring_record {
 	u64 tsc; /* guest TSC, low 48 bits; RING_COMM: 0 */
 	u64 ip; /* call site; RING_COMM, RING_SWITCH: 0 */
@@ -53,6 +67,7 @@ struct ring_record {
 	union {
 		u32 tgid; /* RING_COMM only */
 		u32 prev_pid; /* RING_SWITCH only; else 0 */
+		u32 nr1; /* RING_GRAPH_ENTRY: orig_ax + 1; 0: not a system call's, or lost */
 	};
 	u16 ctx; /* AGENT_CTX_* */
 	u8 type; /* enum ring_type */
@@ -65,6 +80,8 @@ struct ring_record {
 		u64 args[AGENT_MAX_ARGS]; /* n_args of them; RING_FUNCTION, RING_GRAPH_ENTRY */
 		u64 retval; /* if has_retval; RING_GRAPH_RETURN */
 	};
+	/* RING_FUNCTION: the reader's, given back by ring_give_back(); mostly NULL */
+	struct ring_capture *capture;
 };
 
 /** ring_rounding - how much longer than @ticks of a record the call may have been: see agent_duration() */
@@ -100,6 +117,9 @@ struct ring_reader {
 	bool held; /* inside ring_drain(): the last record read may have more DATA */
 	u64 comm_next; /* index at which the other half of comm is due */
 	struct ring_record comm;
+	/* to take from; the caller fills the list. Without one left, or any, a capture's DATA are dropped */
+	struct ring_capture *captures;
+	u64 captures_dropped;
 	struct ring_stats stats;
 };
 
@@ -146,6 +166,16 @@ must_check int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
  */
 must_check int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 now_ns,
 			  unsigned int flags, size_t *n_ret);
+
+/** ring_give_back - what @rec took of the reader's captures is free again */
+static inline void ring_give_back(struct ring_reader *r, struct ring_record *rec)
+{
+	if (!rec->capture)
+		return;
+	rec->capture->next = r->captures;
+	r->captures = rec->capture;
+	rec->capture = NULL;
+}
 
 /** ring_pending - slots reserved but not taken, as of a look now; for choosing when to drain */
 must_check int ring_pending(struct ring_reader *r, u64 *n_ret);

@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "guest-agent/agent_abi.h"
-#include "tracers/choose.h"
 #include "tracers/trace_priv.h"
 
 #include <errno.h>
@@ -59,7 +58,8 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 {
 	struct drain_opts d = {
 		.graph = t->graph,
-		.data = opts->args || opts->retval || opts->threshold_ns,
+		.data = opts->args || opts->retval || opts->threshold_ns || t->sys,
+		.captures = t->sys,
 		.switches = opts->switches,
 		.no_sleep = opts->no_sleep_time,
 		.threshold = threshold,
@@ -103,7 +103,7 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 
 	rc = check_pids(t->g, opts, err);
 	if (!rc)
-		rc = choose(t, opts, &c, err);
+		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : choose(t, opts, &c, err);
 	if (!rc)
 		rc = trace_clock_init(guest_kernel(t->g), &t->mem, &t->clock, err);
 	if (rc)
@@ -141,6 +141,7 @@ static void trace_free(struct trace *t)
 	end_thread(t);
 	drain_destroy(t->drain);
 	trace_clock_deinit(&t->clock);
+	trace_sys_destroy(t->sys);
 	store_destroy(t->store);
 	free(t->late.call);
 	free(t->turn_late.call);
@@ -151,10 +152,15 @@ static void trace_free(struct trace *t)
 	free(t);
 }
 
+static bool is_syscalls(const struct trace_opts *opts)
+{
+	return !strcmp(opts->tracer, "syscalls");
+}
+
 /* Values that a record of this trace can have. */
 static u32 words_kept(const struct trace_opts *opts)
 {
-	return opts->args ? TRACE_MAX_ARGS : opts->retval;
+	return opts->args || is_syscalls(opts) ? TRACE_MAX_ARGS : opts->retval;
 }
 
 static int trace_new(struct guest *g, const struct trace_opts *opts, struct trace **ret,
@@ -165,7 +171,7 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	int rc;
 
 	struct trace_opts as_function = *opts;
-	bool graph = !strcmp(opts->tracer, tracers[true]);
+	bool graph = !strcmp(opts->tracer, tracers[true]) || is_syscalls(opts);
 
 	if (!graph && strcmp(opts->tracer, tracers[false]))
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "there is no tracer '%.40s'",
@@ -187,10 +193,12 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	pthread_cond_init(&t->turned, &attr);
 	pthread_condattr_destroy(&attr);
 	t->graph = t->ever_graph = graph;
-	t->needs_graph = choose_check(&as_function, NULL) != 0;
-	t->info.tracer = tracers[graph];
+	t->needs_graph = is_syscalls(opts) || choose_check(&as_function, NULL) != 0;
+	t->info.tracer = is_syscalls(opts) ? "syscalls" : tracers[graph];
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
 	rc = store_create(opts->buffer_records, words_kept(opts), &t->store, err);
+	if (!rc && is_syscalls(opts))
+		rc = trace_sys_create(t, opts, err);
 	if (rc) {
 		trace_free(t);
 		return rc;
@@ -247,6 +255,7 @@ static int stop_trace(struct trace *t, struct err *err)
 		trace_failed(t, err);
 	if (t->info.state != TRACE_FAILED && drain_finish(t->drain, FINISH_WAIT_NS, &drain_err))
 		trace_failed(t, &drain_err);
+	trace_sys_finish(t);
 	trace_flush(t);
 	trace_update_losses(t);
 	trace_update_graph(t);
@@ -319,7 +328,8 @@ static int may_turn(const struct trace *t, struct err *err)
 		return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped");
 	if (t->needs_graph)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
-			       "the trace has options of function_graph");
+			       t->sys ? "a trace of system calls stays one"
+				      : "the trace has options of function_graph");
 	return 0;
 }
 
@@ -415,6 +425,8 @@ bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 {
 	struct kernel_sym sym;
 
+	if (t->sys)
+		return trace_sys_func(t, ip, ret);
 	return kernel_sym_at(guest_kernel(t->g), ip, &sym) && !sym.module &&
 	       !kernel_btf_func(guest_kernel(t->g), sym.name, ret);
 }

@@ -10,6 +10,7 @@
 #include "base/types.h"
 #include "patcher/guest.h"
 
+struct ring_capture;
 struct trace;
 
 #define TRACE_COMM_LEN 16
@@ -21,6 +22,7 @@ enum trace_type {
 	TRACE_GRAPH_NEVER, /* an entry's function will never return: its task ended inside */
 	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid; no function */
 	TRACE_TRACER, /* trace_set_graph(): those after it are function_graph's if @depth, else function's */
+	TRACE_SYSCALL, /* syscalls: a part of a call; see tracers/sys_parts.h */
 };
 
 #define TRACE_MAX_ARGS 6
@@ -41,8 +43,11 @@ struct trace_record {
 	u8 n_args; /* words in args */
 	bool has_retval;
 	u32 prev_pid; /* TRACE_SWITCH */
+	s32 nr; /* TRACE_GRAPH_ENTRY of a system call: orig_ax; -1: not known */
 	u64 args[TRACE_MAX_ARGS]; /* as passed in registers; entry and function records */
 	u64 retval; /* rax, as much of it as the type has is meaningful */
+	/* nr and capture: between drain and trace alone */
+	const struct ring_capture *capture; /* TRACE_FUNCTION; valid during the callback; or NULL */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
 
@@ -53,7 +58,8 @@ enum trace_state {
 };
 
 struct trace_opts {
-	const char *tracer; /* "function", "function_graph" */
+	const char *tracer; /* "function", "function_graph", "syscalls" */
+	/* syscalls: names of calls as strace's -e trace= has them: globs, "%file", "!" before any */
 	/*
 	 * Of each list of globs 256 may have wildcards; the others are names, or NAME:mod:GLOB, as many as one
 	 * likes: each wildcard is compared with every function while the guest is locked.
@@ -78,6 +84,7 @@ struct trace_opts {
 	bool retval; /* funcgraph-retval */
 	bool args; /* func-args, funcgraph-args; the function tracer too */
 	bool switches; /* task switches are told, too: TRACE_SWITCH of all CPUs, whatever the pids */
+	bool failed_only; /* syscalls: only calls that returned an error are kept */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
 };
@@ -100,6 +107,12 @@ struct trace_info {
 	u64 lost_returns; /* in lost_ring */
 	u64 lost_frames; /* calls not followed; their records are TRACE_FUNCTION */
 	u64 frame_errors; /* returns from another stack address than the entry's */
+	/* syscalls; calls are over: kept = n_calls, entries = n_calls + n_filtered + those still inside */
+	u64 n_calls, n_filtered;
+	u64 n_unfinished; /* of both: their return was lost, or nothing followed it */
+	u64 n_orphans; /* captures and returns without a call: its entry was lost, or the kernel's own doing */
+	/* host CLOCK_REALTIME when the guest's trace clock was 0, to some ms; 0 before the first record */
+	u64 boot_ns;
 	u64 started_ns, stopped_ns; /* host CLOCK_REALTIME; stopped_ns 0 while running */
 	struct guest_restore restore; /* once stopped */
 	struct err error; /* TRACE_FAILED: why */

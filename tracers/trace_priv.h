@@ -4,6 +4,7 @@
 #define TRACERS_TRACE_PRIV_H
 
 #include "patcher/tracing.h"
+#include "tracers/choose.h"
 #include "tracers/clock.h"
 #include "tracers/drain.h"
 #include "tracers/store.h"
@@ -31,8 +32,11 @@ enum trace_turn {
 	TRACE_TURN_ENDS, /* until all that was recorded before is handed on */
 };
 
+struct trace_sys;
+
 struct trace {
 	struct guest *g;
+	struct trace_sys *sys; /* syscalls: what that needs; else NULL */
 	struct sym_mem mem;
 	struct trace_clock clock;
 	struct drain *drain;
@@ -67,6 +71,8 @@ struct trace {
 u64 trace_record_clock(void *arg, u32 cpu, u64 tsc48);
 u64 trace_record_duration(void *arg, u64 ticks);
 void trace_take_record(void *arg, const struct trace_record *r);
+/** trace_keep_record - into the store, as it is */
+void trace_keep_record(void *arg, const struct trace_record *r);
 
 /** trace_thread - drains until trace.stop; a pthread's start */
 void *trace_thread(void *arg);
@@ -77,6 +83,24 @@ void trace_update_losses(struct trace *t);
 void trace_update_graph(struct trace *t);
 /** trace_pass_unreturned - into the stream, and empty @u */
 void trace_pass_unreturned(struct trace *t, struct unreturned *u);
+
+/* trace_sys.c: of the tracer syscalls. */
+must_check int trace_sys_create(struct trace *t, const struct trace_opts *opts, struct err *err);
+void trace_sys_destroy(struct trace_sys *s);
+/**
+ * trace_sys_choose - which sites; then records go to trace_sys_take()
+ *
+ * @to: what the agent is asked for; points into t->sys. Context: guest lock held.
+ */
+must_check int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *to,
+				struct err *err);
+void trace_sys_take(struct trace *t, const struct trace_record *r);
+/** trace_sys_finish - no more records come */
+void trace_sys_finish(struct trace *t);
+/** trace_sys_counts - into t->info; t->lock held */
+void trace_sys_counts(struct trace *t);
+/** trace_sys_func - trace_func() */
+bool trace_sys_func(struct trace *t, u64 ip, struct kernel_func *ret);
 
 /** trace_note_unreturned - tracing_collect()'s callback; @arg: struct unreturned */
 void trace_note_unreturned(void *arg, const struct tracing_unreturned *call);

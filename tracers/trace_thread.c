@@ -34,6 +34,21 @@ void trace_take_record(void *arg, const struct trace_record *r)
 {
 	struct trace *t = arg;
 
+	if (!t->info.boot_ns) { /* only this thread sets it */
+		pthread_mutex_lock(&t->lock);
+		t->info.boot_ns = clock_ns(CLOCK_REALTIME) - r->ts_ns;
+		pthread_mutex_unlock(&t->lock);
+	}
+	if (t->sys)
+		trace_sys_take(t, r);
+	else
+		trace_keep_record(t, r);
+}
+
+void trace_keep_record(void *arg, const struct trace_record *r)
+{
+	struct trace *t = arg;
+
 	t->batch[t->n_batch++] = *r;
 	if (t->n_batch == TRACE_BATCH)
 		trace_flush(t);
@@ -84,6 +99,7 @@ void trace_update_graph(struct trace *t)
 	i->frame_errors = grown(now.frame_errors, t->base.frame_errors, i->frame_errors);
 	/* less than there are when entries were lost whose returns were not */
 	i->n_inside = less(less(less(c.entries, c.returns), c.never), i->lost_returns);
+	trace_sys_counts(t);
 	pthread_mutex_unlock(&t->lock);
 }
 

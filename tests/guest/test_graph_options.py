@@ -71,6 +71,19 @@ def notrace(b):
     add_up(b.info["graph"])
 
 
+def notrace_of_what_never_returns(b):
+    """No entry was told, so no end is."""
+    t = graph(b.d, ["do_group_exit", "do_exit", "exit_*"], mode="discard", graph_notrace=["do_exit"])
+    assert "forkexit: ok" in b.g.run("forkexit 100", 300)
+    b.d.wait_trace(t, lambda x: x["graph"]["never_returned"] >= 100, 20)
+    info = b.d.stop_trace(t)
+    add_up(info["graph"])
+    records, _ = b.d.records(t)
+    b.d.delete(f"/v1/traces/{t}")
+    never = {r["function"] for r in records if r["type"] == "graph_never"}
+    assert never == {"do_group_exit"}, never
+
+
 def depth(b):
     seen = entries(b.run(graph=["ksys_*"], max_graph_depth=2))
     assert {r["depth"] for r in seen} == {0, 1}, {r["depth"] for r in seen}
@@ -109,7 +122,8 @@ def sleeping(b, sleep_time):
     """Durations of hrtimer_nanosleep() around 100 ms of sleep, ms."""
     t = graph(b.d, ["hrtimer_nanosleep"], mode="discard", sleep_time=sleep_time)
     pids = [int(b.g.run("sh -c 'echo $$; exec sleep 0.1'")) for _ in range(3)]
-    b.d.stop_trace(t)
+    info = b.d.stop_trace(t)
+    assert info["restore"]["sites_restored"] == info["functions"] == 1, info
     records, _ = b.d.records(t)
     b.d.delete(f"/v1/traces/{t}")
     assert "switch" not in kinds(records), kinds(records)
@@ -156,7 +170,8 @@ def test_options(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         b = Bed(g, d)
-        for step in (roots, notrace, depth, values, threshold, sleep_time, irqs, switch_live):
+        for step in (roots, notrace, notrace_of_what_never_returns, depth, values, threshold, sleep_time,
+                     irqs, switch_live):
             print(f"{flavour}: {step.__name__}")
             step(b)
         all_given_back(g, d, truth, sites)

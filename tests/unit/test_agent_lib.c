@@ -353,7 +353,7 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 		regs[REG_RIP] += 2;
 		fake_tsc += fake_tick;
 		off += 2;
-		note_path((u32)off);
+		note_path((u32)off); /* executed before the next trap */
 	}
 }
 
@@ -396,8 +396,8 @@ u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX])
 	step.rig = r;
 	step.path = off;
 	step.low = ~0ull;
-	rig_tsc(1ull << 40,
-		1); /* stepped, a call takes so long that its duration is coded otherwise */
+	/* steps take long where the machine is busy; the path is that of a call at full speed */
+	rig_tsc(1 << 20, 16);
 	step_call(r, site, FLAG_TF, on_step);
 	rig_tsc(0, 0);
 	return step.n_path;

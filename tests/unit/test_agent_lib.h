@@ -67,7 +67,7 @@ struct rig {
 
 /* What a ring holds from tail to head: COMM records apart, each with its DATA. */
 #define RIG_SEEN     16384
-#define RIG_SEEN_MAX 7
+#define RIG_SEEN_MAX 40
 struct rig_seen {
 	u32 n;
 	struct rig_record {

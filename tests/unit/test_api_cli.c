@@ -314,7 +314,13 @@ static void a_host(void **state)
 	assert_non_null(mkdtemp(dir));
 	assert_int_equal(chdir(dir), 0);
 	assert_int_equal(mkdir("100", 0700) | mkdir("200", 0700) | mkdir("300", 0700) |
-				 mkdir("sys", 0700),
+				 mkdir("400", 0700) | mkdir("400/fd", 0700) | mkdir("sys", 0700),
+			 0);
+	write_file("400/cmdline", "/opt/bin/some-vmm\0--quiet", 25);
+	assert_int_equal(symlink("anon_inode:kvm-vm", "400/fd/3") |
+				 symlink("anon_inode:kvm-vcpu:0", "400/fd/4") |
+				 symlink("anon_inode:kvm-vcpu:1", "400/fd/5") |
+				 symlink("anon_inode:kvm-vcpu-stats", "400/fd/6"),
 			 0);
 	write_file("100/cmdline", qmp, sizeof(qmp));
 	write_file("200/cmdline", bare, sizeof(bare));
@@ -324,9 +330,15 @@ static void a_host(void **state)
 	strcpy(addr.sun_path, "m.sock");
 	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
 
-	assert_int_equal(scan_host(dir, &vms), 2);
-	for (size_t i = 0; i < 2; i++) {
-		if (vms[i].pid == 100) {
+	assert_int_equal(scan_host(dir, &vms), 3);
+	for (size_t i = 0; i < 3; i++) {
+		if (vms[i].pid == 400) {
+			assert_string_equal(vms[i].target, "pid:400");
+			assert_string_equal(vms[i].name, "some-vmm");
+			assert_string_equal(vms[i].accel, "kvm");
+			assert_string_equal(vms[i].reason, "");
+			assert_int_equal(vms[i].vcpus, 2);
+		} else if (vms[i].pid == 100) {
 			snprintf(want, sizeof(want), "qemu:%s/m.sock", dir);
 			assert_string_equal(vms[i].target, want);
 			assert_string_equal(vms[i].reason, "");
@@ -337,8 +349,9 @@ static void a_host(void **state)
 	}
 	free(vms);
 	unlink("m.sock");
-	assert_int_equal(scan_host(dir, &vms), 2);
-	assert_non_null(strstr(vms[vms[0].pid == 100 ? 0 : 1].reason, "QMP socket is gone"));
+	assert_int_equal(scan_host(dir, &vms), 3);
+	for (size_t i = 0; i < 3; i++)
+		assert_int_equal(vms[i].pid == 100, !!strstr(vms[i].reason, "QMP socket is gone"));
 	free(vms);
 	assert_int_equal(scan_host("/nonexistent", &vms), 0);
 	close(fd);

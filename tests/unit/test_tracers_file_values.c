@@ -259,7 +259,8 @@ static void forged_values_are_refused(void **state)
 		{ 'R', START "\xa0\0", 9 + 2, false },
 		{ 'R', START "\xc0\0\x01", 9 + 3, true },
 		{ 'R', START "\xc0\0\x02", 9 + 3, false }, /* no such tracer */
-		{ 'R', START "\xe0\0\0\0\0", 9 + 5, false },
+		{ 'R', START "\xe0\0\0\0\0", 9 + 5, true },
+		{ 'R', START "\xe0\0\0\0", 9 + 4, false },
 		{ 'R', START "\x00\0\0\0\0", 9 + 5, false },
 		/* symbol, n_regs, n_params, kind, size, reg, name, type */
 		{ 'P', "\0\0\0\0\0\0\0\0\0\0", 10, true },

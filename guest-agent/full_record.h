@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Records of the agent's C: room in a ring, words in it, and what of the kernel's memory goes there. Only
+ * full.c includes it. What is recorded of which call is decided there.
+ */
+#ifndef GUEST_AGENT_FULL_RECORD_H
+#define GUEST_AGENT_FULL_RECORD_H
+
+#include "guest-agent/full_64.h"
+
+#define NO_INDEX (-1ll)
+#define CALL_STACK_MAX \
+	16384 /* THREAD_SIZE, v6.1 arch/x86/include/asm/page_64_types.h; more under KASAN */
+#define CAPTURE_TOP 0x2000 /* error pointers, and room for an object below them */
+
+/* What graph_full_caller and function_full_call save, and what lies above it on the stack. */
+struct full_regs {
+	agent_u64 rax;
+	agent_u64 arg[AGENT_MAX_ARGS]; /* rdi, rsi, rdx, rcx, r8, r9 */
+	agent_u64 ip; /* call site + 5 */
+	agent_u64 cell; /* the traced function's return address */
+};
+
+/* What return_to_handler saves. */
+struct full_return_regs {
+	agent_u64 rdx, rax;
+	agent_u64 cell; /* the true return address by now */
+};
+
+struct call {
+	struct agent_header *h;
+	struct agent_cpu *cpu;
+	agent_u64 task;
+	agent_u64 tsc;
+	agent_u32 cpu_no;
+	agent_u32 pid;
+	agent_u32 ip; /* low half of the call site */
+	agent_u32 what; /* AGENT_SITE_* */
+};
+
+/* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. See TRY_RESERVE. */
+static agent_s64 reserve(const struct call *c, agent_u32 n)
+{
+	agent_u64 *head = &c->cpu->head;
+	agent_u64 at = READ_ONCE(*head);
+	agent_u32 tries = AGENT_RESERVE_TRIES;
+
+	if (c->h->mode != AGENT_MODE_DISCARD) {
+		at = __atomic_fetch_add(head, n, __ATOMIC_SEQ_CST);
+	} else {
+		for (;;) {
+			if ((agent_s64)(at - READ_ONCE(c->cpu->tail)) >
+			    (agent_s64)c->h->ring_slots - (agent_s64)n)
+				return NO_INDEX;
+			if (change(head, at, at + n))
+				break;
+			if (--tries == 0)
+				return NO_INDEX;
+			at = READ_ONCE(*head);
+		}
+	}
+	/* name the task again with the next record */
+	if ((at - 1) / AGENT_COMM_PERIOD != (at + n - 1) / AGENT_COMM_PERIOD)
+		WRITE_ONCE(c->cpu->last_pid, ~0u);
+	return (agent_s64)at;
+}
+
+/* SLOT and STORE */
+static void store(const struct call *c, agent_s64 index, agent_u64 w1, agent_u64 low36)
+{
+	const struct agent_header *h = c->h;
+	agent_u64 lap = ((agent_u64)index >> __builtin_ctz(h->ring_slots)) + 1;
+	agent_u64 w0 = lap << AGENT_LAP_SHIFT | (c->tsc & AGENT_TSC_MASK);
+	agent_u64 check = w0 ^ low36 ^ (w1 << AGENT_CHECK_ROTATE | w1 >> (64 - AGENT_CHECK_ROTATE));
+	agent_u64 *slot = in_data(h, h->ring_off + ((agent_u64)c->cpu_no * h->ring_slots +
+						    ((agent_u64)index & (h->ring_slots - 1))) *
+							   AGENT_RECORD_BYTES);
+
+	check = check * AGENT_CHECK_MUL >> AGENT_CHECK_SHIFT << AGENT_CHECK_SHIFT;
+	WRITE_ONCE(slot[0], w0);
+	WRITE_ONCE(slot[1], w1);
+	WRITE_ONCE(slot[2], check | low36);
+}
+
+static void store_data(const struct call *c, agent_s64 index, agent_u64 context, agent_u64 word)
+{
+	store(c, index, word,
+	      context << AGENT_CTX_SHIFT | AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid);
+}
+
+/*
+ * A system call's registers: the task's, at the top of the stack that we are on, hence mapped. A kernel
+ * that calls a handler with anything else, as none is known to, has no words recorded.
+ */
+static agent_u64 call_regs(const struct full_regs *r)
+{
+	agent_u64 off = r->arg[0] - (agent_u64)&r->cell;
+
+	return off < CALL_STACK_MAX && !(off & 7) ? r->arg[0] : 0;
+}
+
+static agent_u64 call_reg(const struct call *c, agent_u64 regs, agent_u32 i)
+{
+	bool is32 = c->what & AGENT_SITE_SYSCALL32;
+	agent_u64 v = peek(regs + c->h->syscall_regs[is32][i]);
+
+	return is32 ? (agent_u32)v : v;
+}
+
+/* A GRAPH_ENTRY of a system call's handler, or a FUNCTION. As record_call(). */
+__attribute__((noinline)) static bool record_syscall(const struct call *c, agent_u32 type,
+						     agent_u32 parent, const struct full_regs *r)
+{
+	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
+	agent_u64 regs = call_regs(r), low36 = record_low36(c->task, c->pid, type);
+	bool nr = regs && c->what & AGENT_SITE_NR;
+	agent_s64 at;
+
+	if (n > AGENT_MAX_ARGS)
+		n = AGENT_MAX_ARGS;
+	if (unlikely(!regs))
+		n = 0;
+	at = reserve(c, 1 + n + nr);
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return false;
+	}
+	for (agent_u32 i = 0; i < n; i++)
+		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, call_reg(c, regs, i));
+	if (nr)
+		store_data(c, at + 1 + n, AGENT_DATA_NR, call_reg(c, regs, AGENT_MAX_ARGS));
+	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
+	return true;
+}
+
+/*
+ * A FUNCTION or a GRAPH_ENTRY with the site's arguments. The reader finds the DATA with the record. The
+ * caller has named the task: from further out, for the sake of the stack.
+ */
+static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
+			const struct full_regs *r)
+{
+	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
+	agent_u64 low36;
+	agent_s64 at;
+
+	if (unlikely(c->what & AGENT_SITE_SYSCALL))
+		return record_syscall(c, type, parent, r);
+	if (n > AGENT_MAX_ARGS)
+		n = AGENT_MAX_ARGS;
+	low36 = record_low36(c->task, c->pid, type);
+	at = reserve(c, 1 + n);
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return false;
+	}
+	for (agent_u32 i = 0; i < n; i++)
+		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, r->arg[i]);
+	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
+	return true;
+}
+
+static bool in_kernel(const struct call *c, agent_u64 p)
+{
+	return p >= c->h->kernel_half && p < -(agent_u64)CAPTURE_TOP;
+}
+
+static agent_u8 byte_at(agent_u64 p)
+{
+	return *(const volatile agent_u8 *)p;
+}
+
+/* How much of the string at @p there is, @max at most. */
+static agent_u32 string_len(agent_u64 p, agent_u32 max)
+{
+	agent_u32 n = 0;
+
+	while (n < max && byte_at(p + n))
+		n++;
+	return n;
+}
+
+/* Byte by byte: it may lie anywhere, and what is behind it is not looked at. */
+static void store_bytes(const struct call *c, agent_s64 at, agent_u64 p, agent_u32 n)
+{
+	for (agent_u32 i = 0; i * 8 < n; i++) {
+		agent_u64 word = 0;
+
+		for (agent_u32 k = 0; k < 8 && i * 8 + k < n; k++)
+			word |= (agent_u64)byte_at(p + i * 8 + k) << (8 * k);
+		store_data(c, at + i, AGENT_DATA_BYTES | i, word);
+	}
+}
+
+/*
+ * See struct agent_capture. @r: NULL at a return. The base is known to lie in the kernel's half; that
+ * members of its object do follows.
+ */
+__attribute__((noinline)) static void record_capture(struct call *c, agent_u32 number,
+						     agent_u64 base, const struct full_regs *r)
+{
+	const struct agent_capture *p = &c->h->captures[number % AGENT_MAX_CAPTURES];
+	agent_u32 max = p->max_bytes, n, there = AGENT_CAPTURE_UNKNOWN;
+	agent_u64 from = base, low36, key = 0;
+	agent_s64 at;
+
+	if (!in_kernel(c, base))
+		return;
+	if (p->ptr_at >= 0)
+		from = peek(base + (agent_u32)p->ptr_at);
+	if (p->len_at >= 0)
+		there = (agent_u32)peek(base + (agent_u32)p->len_at);
+	else if (r && p->len < AGENT_MAX_ARGS)
+		there = (agent_u32)r->arg[p->len];
+	if (p->key_at >= 0)
+		key = peek(base + (agent_u32)p->key_at);
+	else if (r && p->key < AGENT_MAX_ARGS)
+		key = r->arg[p->key];
+	if (!in_kernel(c, from))
+		return;
+	if (max > AGENT_CAPTURE_MAX)
+		max = AGENT_CAPTURE_MAX;
+	n = there < max ? there : max;
+	if (p->flags & AGENT_CAPTURE_STRING) {
+		n = string_len(from, n);
+		if (n < max)
+			there = n;
+	}
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
+	at = reserve(c, 3 + (n + 7) / 8);
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return;
+	}
+	store_bytes(c, at + 3, from, n);
+	store_data(c, at + 2, AGENT_DATA_KEY, key);
+	store_data(c, at + 1, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
+	store(c, at, c->ip, low36);
+}
+
+static void record_switch(struct call *c, agent_u64 prev)
+{
+	agent_u64 low36;
+	agent_s64 at;
+
+	/* a clone of the function might have lost its parameter: then nobody ran before */
+	if (unlikely((prev ^ c->task) >> 63 || prev & 7))
+		prev = c->task;
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	low36 = record_low36(c->task, c->pid, AGENT_REC_SWITCH);
+	c->tsc = rdtsc();
+	at = reserve(c, 1);
+	if (unlikely(at < 0))
+		count(&c->cpu->lost);
+	else
+		store(c, at, task_pid(prev), low36);
+}
+
+/* As it stands in a GRAPH_RETURN: see AGENT_DURATION_BITS. */
+static agent_u32 coded(agent_u64 ticks)
+{
+	agent_u32 e = 0;
+
+	if (ticks >> AGENT_DURATION_BITS)
+		e = (agent_u32)(64 - AGENT_DURATION_BITS - __builtin_clzll(ticks));
+	return e << AGENT_DURATION_BITS | (agent_u32)(ticks >> e);
+}
+
+static void record_return(struct call *c, const struct agent_frame *f, agent_u64 rax)
+{
+	agent_u64 ticks = c->tsc > f->tsc ? c->tsc - f->tsc : 0, low36;
+	agent_u32 state = f->state, n = 1;
+	agent_s64 at;
+
+	if (state & AGENT_FRAME_THRESHOLD && ticks < c->h->threshold)
+		return;
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	low36 = record_low36(c->task, c->pid, AGENT_REC_GRAPH_RETURN);
+	n += !!(state & AGENT_FRAME_THRESHOLD) + !!(state & AGENT_FRAME_RETVAL);
+	at = reserve(c, n);
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		count(&c->cpu->lost_returns);
+		return;
+	}
+	if (state & AGENT_FRAME_RETVAL)
+		store_data(c, at + n - 1, AGENT_DATA_RETVAL, rax);
+	if (state & AGENT_FRAME_THRESHOLD)
+		store_data(c, at + 1, AGENT_DATA_DEPTH, state >> AGENT_FRAME_DEPTH_SHIFT);
+	store(c, at, (agent_u64)coded(ticks) << 32 | f->ip, low36);
+}
+
+#endif

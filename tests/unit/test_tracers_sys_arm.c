@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which sites a trace of system calls arms, in a made-up kernel. */
+#include "tracers/sys_arm.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FILES                                      \
+	{                                          \
+		{ "int", "dfd" },                  \
+		{                                  \
+			"const char *", "filename" \
+		}                                  \
+	}
+#define SOCKETS                                                        \
+	{                                                              \
+		{ "int", "fd" }, { "struct sockaddr *", "uservaddr" }, \
+		{                                                      \
+			"int", "addrlen"                               \
+		}                                                      \
+	}
+
+static const struct syscall_entry entries[] = {
+	{ .name = "openat",
+	  .addr = 0x1000,
+	  .nr = 257,
+	  .n_numbers = 1,
+	  .described = true,
+	  .n_args = 2,
+	  .args = FILES },
+	{ .name = "connect",
+	  .addr = 0x1100,
+	  .nr = 42,
+	  .n_numbers = 1,
+	  .described = true,
+	  .n_args = 3,
+	  .args = SOCKETS },
+	{ .name = "getppid",
+	  .addr = 0x1200,
+	  .nr = 110,
+	  .n_numbers = 1,
+	  .described = true,
+	  .shared = true },
+	{ .name = "openat", .addr = 0x1300, .nr = -1, .abi = SYSCALL_ABI_32 },
+	{ .name = "busy", .addr = 0x1400, .nr = 5, .n_numbers = 1, .described = true },
+};
+
+static struct ftrace_site sites[] = {
+	{ .ip = 0x1004, .name = "__x64_sys_openat" },
+	{ .ip = 0x1104, .name = "__x64_sys_connect" },
+	{ .ip = 0x1204, .name = "__do_sys_getppid" }, /* one of its names */
+	{ .ip = 0x1304, .name = "__ia32_compat_sys_openat" },
+	{ .ip = 0x1404, .name = "__x64_sys_busy", .state = SITE_IN_USE },
+	{ .ip = 0x1050, .name = "inside_openat" }, /* too far in to be its own site */
+	{ .ip = 0x2000, .name = "getname" },
+	{ .ip = 0x2100, .name = "getname_flags" },
+	{ .ip = 0x2200, .name = "getname_flags.part.0" },
+	{ .ip = 0x2300, .name = "getname_kernel" },
+	{ .ip = 0x2400, .name = "security_socket_connect" },
+	{ .ip = 0x2500, .name = "__sys_connect_file" }, /* the same address again */
+	{ .ip = 0x2600, .name = "getname", .module = "evil" },
+	{ .ip = 0x2700, .name = "security_socket_bind.isra.0" }, /* its arguments may be others */
+};
+
+static const char *wanted;
+static bool has_uptr;
+
+size_t kernel_site_count(const struct kernel *k)
+{
+	(void)k;
+	return ARRAY_SIZE(sites);
+}
+
+const struct ftrace_site *kernel_sites(const struct kernel *k)
+{
+	(void)k;
+	return sites;
+}
+
+int kernel_btf_offset(const struct kernel *k, const char *type, const char *path, u32 *off_ret)
+{
+	(void)k;
+	if (strcmp(type, "filename") != 0 || (!has_uptr && !strcmp(path, "uptr")))
+		return -ENOENT;
+	*off_ret = !strcmp(path, "name") ? 16 : 40;
+	return 0;
+}
+
+const struct syscall_entry *syscall_table_at(const struct syscall_table *t, u64 addr)
+{
+	(void)t;
+	for (size_t i = 0; i < ARRAY_SIZE(entries); i++) {
+		if (addr - entries[i].addr < 0x100)
+			return &entries[i];
+	}
+	return NULL;
+}
+
+bool syscall_filter_name(const struct syscall_filter *f, const char *name)
+{
+	(void)f;
+	return !wanted || !strcmp(wanted, name);
+}
+
+void choice_deinit(struct choice *c)
+{
+	free(c->site);
+	free(c->what);
+}
+
+static struct sys_arm arm;
+
+static u32 what_of(const char *name)
+{
+	for (size_t i = 0; i < arm.choice.n; i++) {
+		assert_int_equal(arm.choice.what[i].site, arm.choice.site[i]);
+		if (!strcmp(sites[arm.choice.site[i]].name, name) &&
+		    !sites[arm.choice.site[i]].module)
+			return arm.choice.what[i].what;
+	}
+	return 0;
+}
+
+static void choose(const char *name)
+{
+	wanted = name;
+	assert_int_equal(sys_arm_choose(NULL, NULL, NULL, &arm, NULL), 0);
+}
+
+static const char *program_of(const char *site)
+{
+	u32 number = what_of(site) >> AGENT_SITE_CAPTURE_SHIFT & AGENT_SITE_CAPTURE_MASK;
+
+	return number ? arm.programs[number - 1].function : "";
+}
+
+static void all(void **state)
+{
+	const u32 call = AGENT_SITE_SYSCALL | AGENT_SITE_RETVAL;
+
+	(void)state;
+	has_uptr = true;
+	choose(NULL);
+	assert_int_equal(arm.n_calls, 4);
+	assert_int_equal(arm.choice.n_skipped, 1);
+	assert_int_equal(what_of("__x64_sys_openat"), call | 2 << AGENT_SITE_ARGS_SHIFT);
+	assert_int_equal(what_of("__x64_sys_connect"), call | 3 << AGENT_SITE_ARGS_SHIFT);
+	assert_int_equal(what_of("__do_sys_getppid"), call | AGENT_SITE_NR);
+	assert_int_equal(what_of("__ia32_compat_sys_openat"),
+			 call | AGENT_SITE_NR | AGENT_SITE_SYSCALL32 | 6 << AGENT_SITE_ARGS_SHIFT);
+	assert_string_equal(program_of("getname"), "getname");
+	assert_string_equal(program_of("getname_flags"), "getname_flags");
+	assert_string_equal(program_of("getname_flags.part.0"), "getname_flags");
+	assert_string_equal(program_of("security_socket_connect"), "security_socket_connect");
+	assert_int_equal(what_of("__sys_connect_file") | what_of("getname_kernel") |
+				 what_of("security_socket_bind.isra.0") | what_of("inside_openat"),
+			 0);
+	assert_int_equal(arm.choice.n, 8);
+	assert_int_equal(arm.n_programs, 3);
+	assert_true(arm.captures[0].flags == (AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING));
+	assert_true(arm.captures[0].ptr_at == 16 && arm.captures[0].key_at == 40 &&
+		    arm.captures[0].len_at < 0);
+	sys_arm_deinit(&arm);
+}
+
+/* Nothing is armed for calls that nobody asked for. */
+static void few(void **state)
+{
+	struct err err = { 0 };
+
+	(void)state;
+	has_uptr = true;
+	choose("getppid");
+	assert_true(arm.choice.n == 1 && arm.n_programs == 0);
+	sys_arm_deinit(&arm);
+	choose("connect");
+	assert_true(arm.choice.n == 2 && arm.n_programs == 1);
+	sys_arm_deinit(&arm);
+	wanted = "busy";
+	assert_int_equal(sys_arm_choose(NULL, NULL, NULL, &arm, &err), -ENOENT);
+	assert_int_equal(err.code, ERR_FILTER_EMPTY);
+}
+
+/* A kernel whose struct is another one: calls, without their paths. */
+static void no_member(void **state)
+{
+	(void)state;
+	has_uptr = false;
+	choose(NULL);
+	assert_int_equal(arm.n_calls, 4);
+	assert_int_equal(arm.n_programs, 1);
+	assert_int_equal(what_of("getname"), 0);
+	sys_arm_deinit(&arm);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(all),
+		cmocka_unit_test(few),
+		cmocka_unit_test(no_member),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Calls out of streams with and without gaps. */
+#include "tracers/syscalls/assemble.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct syscall_entry entries[] = {
+	{ .name = "read", .addr = 0x100, .nr = 0, .described = true, .n_args = 3 },
+	{ .name = "execve", .addr = 0x200, .nr = 59 },
+	{ .name = "exit_group", .addr = 0x300, .nr = 231 },
+	{ .name = "rt_sigreturn", .addr = 0x400, .nr = 15 },
+	{ .name = "fork", .addr = 0x500, .nr = 57, .shared = true },
+};
+
+const struct syscall_entry *syscall_table_at(const struct syscall_table *t, u64 addr)
+{
+	(void)t;
+	for (size_t i = 0; i < ARRAY_SIZE(entries); i++)
+		if (entries[i].addr == addr)
+			return &entries[i];
+	return NULL;
+}
+
+/* What came out, newest last. */
+static struct syscall_event seen[64];
+static u8 seen_data[64][64];
+static size_t n_seen;
+static u64 lost_told;
+
+static void on_event(void *arg, const struct syscall_event *e)
+{
+	(void)arg;
+	for (u32 i = 0; i < e->n_captures; i++)
+		assert_true(e->captures[i].off + e->captures[i].len <= e->data_len);
+	seen[n_seen % 64] = *e;
+	if (e->data_len)
+		memcpy(seen_data[n_seen % 64], e->data, MIN(e->data_len, 64u));
+	n_seen++;
+}
+
+static void on_lost(void *arg, u64 count)
+{
+	(void)arg;
+	lost_told += count;
+}
+
+static struct assemble *begin(u32 n_calls, u32 data_max)
+{
+	const struct assemble_opts o = {
+		.n_calls = n_calls, .data_max = data_max, .event = on_event, .lost = on_lost
+	};
+	struct assemble *a = assemble_create(&o);
+
+	n_seen = lost_told = 0;
+	assert_non_null(a);
+	return a;
+}
+
+static void enter(struct assemble *a, u32 pid, u64 ip)
+{
+	const u64 args[SYSCALL_ARGS] = { 1, 2, 3, 4, 5, 6 };
+	const struct syscall_input in = { .type = SYSCALL_IN_ENTER,
+					  .pid = pid,
+					  .tgid = pid,
+					  .nr = -1,
+					  .abi = SYSCALL_ABI_32,
+					  .ip = ip,
+					  .args = args,
+					  .comm = "sixteen_letters_",
+					  .ts_ns = 1000 };
+
+	assert_int_equal(assemble_add(a, &in), 0);
+}
+
+static void leave(struct assemble *a, u32 pid, u64 ip, s64 ret)
+{
+	const struct syscall_input in = { .type = SYSCALL_IN_EXIT,
+					  .pid = pid,
+					  .ip = ip,
+					  .ret = ret,
+					  .comm = "new",
+					  .duration_ns = 5 };
+
+	assert_int_equal(assemble_add(a, &in), 0);
+}
+
+static void capture(struct assemble *a, u32 pid, const char *s, bool failed)
+{
+	const struct syscall_capture c = {
+		.arg = 1, .what = CAPTURE_STRING, .failed = failed, .len = (u32)strlen(s)
+	};
+	const struct syscall_input in = {
+		.type = SYSCALL_IN_CAPTURE, .pid = pid, .capture = &c, .bytes = (const u8 *)s
+	};
+
+	assert_int_equal(assemble_add(a, &in), 0);
+}
+
+static void a_call(void **state)
+{
+	struct assemble *a = begin(0, 0);
+	struct assemble_counts c;
+
+	(void)state;
+	enter(a, 7, 0x100);
+	capture(a, 7, "hello", false);
+	capture(a, 7, "gone", true);
+	leave(a, 7, 0x100, -4);
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0].state, SYSCALL_RETURNED);
+	assert_int_equal(seen[0].ret, -4);
+	assert_true(syscall_failed(&seen[0]));
+	assert_int_equal(seen[0].n_args, 3);
+	assert_int_equal(seen[0].nr, 0);
+	assert_int_equal(seen[0].abi, SYSCALL_ABI_64);
+	assert_int_equal(seen[0].args[5], 6);
+	assert_int_equal(seen[0].duration_ns, 5);
+	assert_string_equal(seen[0].comm, "sixteen_letters_");
+	assert_int_equal(seen[0].n_captures, 2);
+	assert_int_equal(seen[0].captures[0].len, 5);
+	assert_int_equal(seen[0].captures[1].len, 0);
+	assert_memory_equal(seen_data[0], "hello", 5);
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.entries, 1);
+	assert_int_equal(c.events, 1);
+	assert_int_equal(c.open, 0);
+	assemble_destroy(a);
+	assemble_destroy(NULL);
+}
+
+static void states(void **state)
+{
+	static const struct {
+		u64 ip;
+		s64 ret;
+		enum syscall_state state;
+	} cases[] = {
+		{ 0x200, 0, SYSCALL_EXECVE },       { 0x200, -2, SYSCALL_RETURNED },
+		{ 0x400, -4, SYSCALL_SIGRETURN },   { 0x100, -512, SYSCALL_RESTARTED },
+		{ 0x100, -513, SYSCALL_RESTARTED }, { 0x100, -514, SYSCALL_RESTARTED },
+		{ 0x100, -516, SYSCALL_RESTARTED }, { 0x100, -515, SYSCALL_RETURNED },
+	};
+	const struct syscall_input never = { .type = SYSCALL_IN_NEVER, .pid = 1, .ip = 0x300 };
+	struct assemble *a = begin(0, 0);
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		enter(a, 1, cases[i].ip);
+		leave(a, 1, 0, cases[i].ret);
+		assert_int_equal(seen[i].state, cases[i].state);
+	}
+	assert_string_equal(seen[0].comm_after, "new");
+	assert_int_equal(syscall_restart(-512), RESTART_SA_RESTART);
+	assert_int_equal(syscall_restart(-4), RESTART_NOT);
+	enter(a, 1, 0x300);
+	assert_int_equal(assemble_add(a, &never), 0);
+	assert_int_equal(seen[n_seen - 1].state, SYSCALL_NEVER);
+	enter(a, 1, 0x500);
+	leave(a, 1, 0, 9);
+	assert_int_equal(seen[n_seen - 1].abi, SYSCALL_ABI_32); /* the task's, as it is shared */
+	assemble_destroy(a);
+}
+
+static void gaps(void **state)
+{
+	const struct syscall_input lost = { .type = SYSCALL_IN_LOST, .count = 12 };
+	struct assemble *a = begin(2, 0);
+	struct assemble_counts c;
+
+	(void)state;
+	enter(a, 1, 0x100);
+	enter(a, 1, 0x200); /* the return of the first was lost */
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0].state, SYSCALL_UNFINISHED);
+	leave(a, 1, 0x100, 0); /* a return whose entry was lost, and the second's return as well */
+	assert_int_equal(n_seen, 2);
+	assert_int_equal(seen[1].state, SYSCALL_UNFINISHED);
+	leave(a, 1, 0x100, 0);
+	capture(a, 1, "x", false);
+	enter(a, 1, 0xbad);
+	enter(a, 1, 0x100);
+	enter(a, 2, 0x100);
+	enter(a, 3, 0x100); /* no room: the oldest goes */
+	assert_int_equal(n_seen, 3);
+	assert_int_equal(seen[2].pid, 1);
+	assert_int_equal(assemble_add(a, &lost), 0);
+	assert_int_equal(lost_told, 12);
+	assemble_finish(a);
+	assert_int_equal(n_seen, 5);
+	assert_int_equal(seen[3].pid, 2);
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.entries, 5);
+	assert_int_equal(c.events, 5);
+	assert_int_equal(c.unfinished, 5);
+	assert_int_equal(c.returns, 2);
+	assert_int_equal(c.orphan_returns, 2);
+	assert_int_equal(c.orphan_captures, 1);
+	assert_int_equal(c.unknown_sites, 1);
+	assert_int_equal(c.lost, 12);
+	assert_int_equal(c.open, 0);
+	assemble_destroy(a);
+}
+
+static void memory_is_bounded(void **state)
+{
+	struct assemble *a = begin(0, 8);
+	struct assemble_counts c;
+
+	(void)state;
+	enter(a, 1, 0x100);
+	capture(a, 1, "123456", false);
+	capture(a, 1, "123456", false);
+	for (int i = 0; i < 20; i++)
+		capture(a, 1, "7", false);
+	leave(a, 1, 0, 0);
+	assert_int_equal(seen[0].data_len, 8);
+	assert_false(seen[0].captures[0].truncated);
+	assert_true(seen[0].captures[1].truncated);
+	assert_int_equal(seen[0].captures[1].len, 2);
+	assert_int_equal(seen[0].n_captures, SYSCALL_CAPTURES);
+	assert_true(seen[0].captures_left_out);
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.captures_left_out, 6);
+	assemble_destroy(a);
+}
+
+/* Against the law of the header: whatever comes in, everything is handed on or counted. */
+static void nothing_is_lost_silently(void **state)
+{
+	struct assemble *a = begin(8, 64);
+	struct assemble_counts c;
+
+	(void)state;
+	srand(3);
+	for (int i = 0; i < 200000; i++) {
+		u32 pid = (u32)rand() % 20;
+		u64 ip = (u64)(rand() % 6) << 8;
+
+		switch (rand() % 4) {
+		case 0:
+			enter(a, pid, ip);
+			break;
+		case 1:
+			capture(a, pid, "abc", rand() & 1);
+			break;
+		case 2:
+			leave(a, pid, ip, rand() % 600 - 550);
+			break;
+		default:
+			assert_int_equal(
+				assemble_add(a, &(struct syscall_input){ .type = SYSCALL_IN_NEVER,
+									 .pid = pid,
+									 .ip = ip }),
+				0);
+		}
+		assemble_get_counts(a, &c);
+		assert_int_equal(c.entries, c.events + c.open);
+		assert_int_equal(c.events, n_seen);
+		assert_true(c.open <= 8);
+	}
+	assert_int_equal(assemble_add(a, &(struct syscall_input){ .type = 99 }), -EINVAL);
+	assemble_destroy(a);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_call),
+		cmocka_unit_test(states),
+		cmocka_unit_test(gaps),
+		cmocka_unit_test(memory_is_bounded),
+		cmocka_unit_test(nothing_is_lost_silently),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

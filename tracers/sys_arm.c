@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which sites a trace of system calls arms. See sys_arm.h. */
+#define LOG_PREFIX "syscalls"
+#include "tracers/sys_arm.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE        AGENT_CAPTURE_NONE
+#define SITE_WITHIN 16u /* bytes of a function's start, where its call site is */
+
+/* A member of a struct of the guest's. */
+struct member {
+	const char *type, *path;
+};
+
+/*
+ * Linux v6.1 and v6.12. Of @group the first one that there is is enough; the others are all armed, as
+ * which of them is called depends on what the compiler inlined. @type: for calls that have an
+ * argument of this type; NULL: whatever it has.
+ */
+static const struct source {
+	const char *function;
+	const char *type; /* of program.call, if that says so */
+	struct sys_program program;
+	struct agent_capture capture;
+	struct member ptr, len, key;
+	u32 group; /* 0: none */
+} sources[] = {
+	/* fs/namei.c: struct filename *; its name lies in the same allocation, or one of its own */
+	{ "getname_flags",
+	  "const char *",
+	  { NULL, NULL, -1, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING, .key = NONE, .len = NONE },
+	  { "filename", "name" },
+	  { NULL, NULL },
+	  { "filename", "uptr" },
+	  0 },
+	{ "getname",
+	  "const char *",
+	  { NULL, NULL, -1, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING, .key = NONE, .len = NONE },
+	  { "filename", "name" },
+	  { NULL, NULL },
+	  { "filename", "uptr" },
+	  0 },
+	/* security/security.c: (struct socket *, struct sockaddr *address, int addrlen) */
+	{ "security_socket_connect",
+	  "struct sockaddr *",
+	  { NULL, "connect", 1, CAPTURE_SOCKADDR },
+	  { .base = 1, .len = 2, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  1 },
+	/* net/socket.c: (struct file *, struct sockaddr_storage *, int addrlen, ...) */
+	{ "__sys_connect_file",
+	  "struct sockaddr *",
+	  { NULL, "connect", 1, CAPTURE_SOCKADDR },
+	  { .base = 1, .len = 2, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  1 },
+	{ "security_socket_bind",
+	  "struct sockaddr *",
+	  { NULL, "bind", 1, CAPTURE_SOCKADDR },
+	  { .base = 1, .len = 2, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* (struct socket *, struct msghdr *, int size): sendto's address, copied */
+	{ "security_socket_sendmsg",
+	  "struct sockaddr *",
+	  { NULL, "sendto", 4, CAPTURE_SOCKADDR },
+	  { .base = 1, .len = NONE, .key = NONE },
+	  { "msghdr", "msg_name" },
+	  { "msghdr", "msg_namelen" },
+	  { NULL, NULL },
+	  0 },
+	/* net/socket.c: (struct sockaddr_storage *kaddr, int klen, void __user *uaddr, int *ulen) */
+	{ "move_addr_to_user",
+	  "struct sockaddr *",
+	  { NULL, NULL, -1, CAPTURE_SOCKADDR },
+	  { .base = 0, .len = 1, .key = 2 },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* kernel/sys.c: what prctl(PR_SET_NAME) copied: (struct task_struct *, const char *buf, bool) */
+	{ "__set_task_comm",
+	  NULL,
+	  { NULL, "prctl", 1, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_STRING, .max_bytes = 16, .base = 1, .len = NONE, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* kernel/signal.c: (int sig, struct k_sigaction *act, struct k_sigaction *oact); laid out as user space's */
+	{ "do_sigaction",
+	  NULL,
+	  { NULL, "rt_sigaction", 1, CAPTURE_BYTES },
+	  { .max_bytes = 32, .base = 1, .len = NONE, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* fs/namespace.c: (const char *dev_name, struct path *, const char *type_page, ...) */
+	{ "path_mount",
+	  NULL,
+	  { NULL, "mount", 0, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_STRING, .base = 0, .len = NONE, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+	/* (const char *dev_name, const struct path *, const char *type, ...) */
+	{ "security_sb_mount",
+	  NULL,
+	  { NULL, "mount", 2, CAPTURE_STRING },
+	  { .flags = AGENT_CAPTURE_STRING, .base = 2, .len = NONE, .key = NONE },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  { NULL, NULL },
+	  0 },
+};
+
+_Static_assert(ARRAY_SIZE(sources) <= AGENT_MAX_CAPTURES, "sources");
+
+void sys_arm_deinit(struct sys_arm *a)
+{
+	choice_deinit(&a->choice);
+	*a = (struct sys_arm){ 0 };
+}
+
+/* A site is armed once: a function's name is one source's alone. */
+static void add_site(struct sys_arm *a, u32 site, u32 what)
+{
+	a->choice.site[a->choice.n++] = site;
+	a->choice.what[a->choice.n_what++] = (struct tracing_site){ site, what };
+}
+
+static u32 handler_what(const struct syscall_entry *e)
+{
+	u32 n = e->described ? MIN(e->n_args, SYSCALL_ARGS) : SYSCALL_ARGS;
+	u32 what = AGENT_SITE_SYSCALL | AGENT_SITE_RETVAL | n << AGENT_SITE_ARGS_SHIFT;
+
+	if (e->abi == SYSCALL_ABI_32)
+		what |= AGENT_SITE_SYSCALL32;
+	/* the table knows it of the others */
+	if (e->nr < 0 || e->n_numbers > 1 || e->shared)
+		what |= AGENT_SITE_NR;
+	return what;
+}
+
+static void choose_handlers(const struct kernel *k, const struct syscall_table *t,
+			    const struct syscall_filter *wanted, struct sys_arm *a)
+{
+	const struct ftrace_site *sites = kernel_sites(k);
+	size_t n = kernel_site_count(k);
+
+	for (size_t i = 0; i < n; i++) {
+		const struct syscall_entry *e = NULL;
+
+		/* by address: a handler without arguments has several names */
+		if (!sites[i].module)
+			e = syscall_table_at(t, sites[i].ip);
+		if (!e || sites[i].ip - e->addr >= SITE_WITHIN ||
+		    !syscall_filter_name(wanted, e->name))
+			continue;
+		if (sites[i].state == SITE_OK)
+			add_site(a, (u32)i, handler_what(e));
+		else
+			a->choice.n_skipped++;
+	}
+	a->n_calls = a->choice.n;
+}
+
+/* Has any of the calls that are armed an argument that @s is about? */
+static bool is_needed(const struct kernel *k, const struct syscall_table *t,
+		      const struct sys_arm *a, const struct source *s)
+{
+	for (size_t i = 0; i < a->n_calls; i++) {
+		const struct syscall_entry *e =
+			syscall_table_at(t, kernel_sites(k)[a->choice.site[i]].ip);
+
+		if (!e || (s->program.call && strcmp(s->program.call, e->name) != 0))
+			continue;
+		if (!e->described || !s->type)
+			return true;
+		for (u32 j = 0; j < e->n_args; j++) {
+			if (!strcmp(e->args[j].type, s->type))
+				return true;
+		}
+	}
+	return false;
+}
+
+static int member(const struct kernel *k, const struct member *m, s32 *ret)
+{
+	u32 off;
+	int rc;
+
+	*ret = -1;
+	if (!m->type)
+		return 0;
+	rc = kernel_btf_offset(k, m->type, m->path, &off);
+	if (!rc)
+		*ret = (s32)off;
+	return rc;
+}
+
+/*
+ * Is it the function @name, or a part of it that the compiler made one of its own? The latter returns the
+ * same; its arguments may be others.
+ */
+static bool is_function(const char *site, const char *name, bool parts)
+{
+	static const char *const suffixes[] = { ".part.", ".isra.", ".constprop." };
+	size_t n = strlen(name);
+
+	if (strncmp(site, name, n) != 0)
+		return false;
+	for (size_t i = 0; parts && i < ARRAY_SIZE(suffixes); i++) {
+		if (!strncmp(site + n, suffixes[i], strlen(suffixes[i])))
+			return true;
+	}
+	return !site[n];
+}
+
+static size_t arm_function(const struct kernel *k, struct sys_arm *a, const struct source *s)
+{
+	const struct ftrace_site *sites = kernel_sites(k);
+	size_t n = kernel_site_count(k), armed = 0;
+
+	for (u32 i = 0; i < n; i++) {
+		if (sites[i].module || !sites[i].name || sites[i].state != SITE_OK ||
+		    !is_function(sites[i].name, s->function,
+				 s->capture.flags & AGENT_CAPTURE_RETURN))
+			continue;
+		add_site(a, i, (u32)(a->n_programs + 1) << AGENT_SITE_CAPTURE_SHIFT);
+		armed++;
+	}
+	return armed;
+}
+
+/* false: this kernel has no such thing, or it may not be armed */
+static bool add_source(const struct kernel *k, struct sys_arm *a, const struct source *s)
+{
+	struct agent_capture c = s->capture;
+
+	if (member(k, &s->ptr, &c.ptr_at) || member(k, &s->len, &c.len_at) ||
+	    member(k, &s->key, &c.key_at) || !arm_function(k, a, s))
+		return false;
+	if (!c.max_bytes)
+		c.max_bytes = AGENT_CAPTURE_MAX;
+	a->captures[a->n_programs] = c;
+	a->programs[a->n_programs] = s->program;
+	a->programs[a->n_programs++].function = s->function;
+	return true;
+}
+
+static void choose_captures(const struct kernel *k, const struct syscall_table *t,
+			    struct sys_arm *a)
+{
+	u32 groups = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		const struct source *s = &sources[i];
+
+		if ((s->group && groups & 1u << s->group) || !is_needed(k, t, a, s))
+			continue;
+		if (add_source(k, a, s))
+			groups |= s->group ? 1u << s->group : 0;
+		else
+			log_info("%s: not captured, this kernel has it not, or not traceable",
+				 s->function);
+	}
+}
+
+int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
+		   const struct syscall_filter *wanted, struct sys_arm *ret, struct err *err)
+{
+	size_t n = 2 * kernel_site_count(k); /* handlers, and captures */
+
+	*ret = (struct sys_arm){ 0 };
+	ret->choice.site = calloc(n, sizeof(*ret->choice.site));
+	ret->choice.what = calloc(n, sizeof(*ret->choice.what));
+	if (!ret->choice.site || !ret->choice.what) {
+		sys_arm_deinit(ret);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu calls", n);
+	}
+	choose_handlers(k, t, wanted, ret);
+	if (!ret->n_calls) {
+		sys_arm_deinit(ret);
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+			       "no system call of this guest is asked for, or none can be traced");
+	}
+	choose_captures(k, t, ret);
+	return 0;
+}

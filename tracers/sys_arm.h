@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a trace of system calls arms: the handlers of the calls that are asked for, and the functions of
+ * the kernel that hold its own copy of what their arguments point to. Must not know how it is done, nor what
+ * becomes of it.
+ *
+ * Of a path the kernel's copy is struct filename, and of a socket's address what it hands to its security
+ * hook: each is what the kernel acts upon, whatever the program does to its own memory meanwhile, and lies
+ * in memory that is always mapped. So it is with mount's strings, a task's new name and a signal's action.
+ * What is not here: argv and envp of execve, which the kernel copies into pages of the new program's own;
+ * buffers, which it copies piecemeal; and what it writes for the program. Those show as addresses.
+ */
+#ifndef TRACERS_SYS_ARM_H
+#define TRACERS_SYS_ARM_H
+
+#include "patcher/tracing.h"
+#include "tracers/choose.h"
+#include "tracers/syscalls/event.h"
+#include "tracers/syscalls/filter.h"
+
+/* What a capture is: by number of its program. */
+struct sys_program {
+	const char *function; /* of the kernel, for the log */
+	const char *call; /* only in calls of this name; NULL: any */
+	s32 arg; /* which argument; -1: the one whose value is the key */
+	u8 what; /* enum capture_what */
+};
+
+struct sys_arm {
+	struct choice choice;
+	size_t n_calls; /* handlers in choice.site */
+	struct agent_capture captures[AGENT_MAX_CAPTURES];
+	struct sys_program programs[AGENT_MAX_CAPTURES];
+	size_t n_programs;
+};
+
+/**
+ * sys_arm_choose - which sites, and what of each
+ * @wanted: by name
+ *
+ * Sites that a kernel does not have, or that may not be armed, are left out: of handlers they count as
+ * skipped, of captures the log tells. Context: the caller holds what protects @k.
+ * Return: 0; -ENOENT no call is left (filter.no_match); -ENOMEM. Undo: sys_arm_deinit().
+ */
+must_check int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
+			      const struct syscall_filter *wanted, struct sys_arm *ret,
+			      struct err *err);
+void sys_arm_deinit(struct sys_arm *a);
+
+#endif

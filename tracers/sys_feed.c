@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Records into system calls. See sys_feed.h. */
+#include "tracers/sys_feed.h"
+
+#include "tracers/ring.h"
+#include "tracers/sys_parts.h"
+#include "tracers/syscalls/assemble.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct sys_feed {
+	struct sys_feed_opts o;
+	struct sys_program programs[AGENT_MAX_CAPTURES];
+	struct assemble *assemble;
+	u64 now_ns; /* of the record that is being taken */
+	struct sys_feed_counts counts;
+};
+
+static void take_event(void *arg, const struct syscall_event *e)
+{
+	struct sys_feed *f = arg;
+
+	if (!syscall_filter_match(f->o.filter, e)) {
+		f->counts.filtered++;
+		return;
+	}
+	f->counts.calls++;
+	sys_parts_write(e, f->now_ns, f->o.put, f->o.arg);
+}
+
+int sys_feed_create(const struct sys_feed_opts *o, struct sys_feed **ret, struct err *err)
+{
+	struct sys_feed *f = calloc(1, sizeof(*f));
+	struct assemble_opts a = {
+		.table = o->table, .data_max = SYS_DATA_MAX, .event = take_event, .arg = f
+	};
+
+	if (f)
+		f->assemble = assemble_create(&a);
+	if (!f || !f->assemble) {
+		free(f);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to follow system calls");
+	}
+	f->o = *o;
+	f->o.n_programs = MIN(o->n_programs, ARRAY_SIZE(f->programs));
+	memcpy(f->programs, o->programs, f->o.n_programs * sizeof(*f->programs));
+	*ret = f;
+	return 0;
+}
+
+void sys_feed_destroy(struct sys_feed *f)
+{
+	if (!f)
+		return;
+	assemble_destroy(f->assemble);
+	free(f);
+}
+
+/* -ENOMEM is counted with the event: captures_left_out. */
+static void add(struct sys_feed *f, const struct syscall_input *in)
+{
+	(void)!assemble_add(f->assemble, in);
+}
+
+static void enter(struct sys_feed *f, const struct trace_record *r)
+{
+	u64 args[SYSCALL_ARGS] = { 0 };
+	bool x32 = r->nr >= 0 && (u32)r->nr & SYSCALL_X32_BIT;
+	struct syscall_input in = { .type = SYSCALL_IN_ENTER,
+				    .abi = x32 ? SYSCALL_ABI_X32 : SYSCALL_ABI_64,
+				    .cpu = r->cpu,
+				    .pid = r->pid,
+				    .tgid = r->tgid,
+				    .nr = r->nr,
+				    .ts_ns = r->ts_ns,
+				    .ip = r->ip,
+				    .args = args,
+				    .comm = r->comm };
+
+	memcpy(args, r->args, MIN(r->n_args, SYSCALL_ARGS) * sizeof(*args));
+	add(f, &in);
+}
+
+static void leave(struct sys_feed *f, const struct trace_record *r)
+{
+	struct syscall_input in = { .type = SYSCALL_IN_EXIT,
+				    .pid = r->pid,
+				    .ip = r->ip,
+				    .ret = (s64)r->retval,
+				    .duration_ns = r->duration_ns,
+				    .comm = r->comm };
+
+	add(f, &in);
+}
+
+static bool has(const struct syscall_event *e, u8 arg, u8 what)
+{
+	const u8 *data;
+
+	return syscall_capture_find(e, arg, what, &data) != NULL;
+}
+
+/*
+ * Which argument of the open call it is of; -1: none, or it is known. A path may be told twice, by getname()
+ * and by what that calls.
+ */
+static int arg_of(const struct sys_program *p, const struct syscall_event *e, u64 key)
+{
+	if (p->call && strcmp(p->call, e->entry->name) != 0)
+		return -1;
+	if (p->arg >= 0)
+		return has(e, (u8)p->arg, p->what) ? -1 : p->arg;
+	for (u8 i = 0; key && i < e->n_args; i++) {
+		u64 arg = e->abi == SYSCALL_ABI_32 ? (u32)e->args[i] : e->args[i];
+
+		if (arg == key && !has(e, i, p->what))
+			return i;
+	}
+	return -1;
+}
+
+static void take_capture(struct sys_feed *f, const struct trace_record *r)
+{
+	const struct ring_capture *c = r->capture;
+	const struct syscall_event *e = assemble_open(f->assemble, r->pid);
+	struct syscall_capture capture = { .source = CAPTURE_KERNEL };
+	struct syscall_input in = {
+		.type = SYSCALL_IN_CAPTURE, .pid = r->pid, .capture = &capture, .bytes = c->bytes
+	};
+	const struct sys_program *p;
+	int arg;
+
+	if (!e) {
+		f->counts.orphans++;
+		return;
+	}
+	if (c->program >= f->o.n_programs)
+		return;
+	p = &f->programs[c->program];
+	arg = arg_of(p, e, c->key);
+	if (arg < 0)
+		return;
+	capture.arg = (u8)arg;
+	capture.what = p->what;
+	capture.len = c->n;
+	capture.full_len = c->there == AGENT_CAPTURE_UNKNOWN ? CAPTURE_LEN_UNKNOWN : c->there;
+	if (p->what == CAPTURE_BYTES && capture.full_len == CAPTURE_LEN_UNKNOWN)
+		capture.full_len = c->n; /* as many as it always has */
+	capture.truncated = capture.full_len > c->n;
+	add(f, &in);
+}
+
+void sys_feed_add(struct sys_feed *f, const struct trace_record *r)
+{
+	bool handler = syscall_table_at(f->o.table, r->ip) != NULL;
+	struct syscall_input never = { .type = SYSCALL_IN_NEVER, .pid = r->pid, .ip = r->ip };
+
+	f->now_ns = r->ts_ns;
+	switch (r->type) {
+	case TRACE_FUNCTION: /* without a capture: a call whose return nobody will tell of */
+		if (r->capture)
+			take_capture(f, r);
+		else if (handler)
+			enter(f, r);
+		return;
+	case TRACE_GRAPH_ENTRY:
+		enter(f, r);
+		return;
+	case TRACE_GRAPH_RETURN:
+		leave(f, r);
+		return;
+	case TRACE_GRAPH_NEVER:
+		if (handler)
+			add(f, &never);
+		return;
+	default:
+		return;
+	}
+}
+
+void sys_feed_finish(struct sys_feed *f)
+{
+	assemble_finish(f->assemble);
+}
+
+void sys_feed_get_counts(const struct sys_feed *f, struct sys_feed_counts *ret)
+{
+	struct assemble_counts c;
+
+	assemble_get_counts(f->assemble, &c);
+	*ret = f->counts;
+	ret->unfinished = c.unfinished;
+	ret->orphans += c.orphan_returns;
+}

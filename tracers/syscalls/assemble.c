@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A hash of open calls by pid, and a list of them by age. */
+#include "tracers/syscalls/assemble.h"
+
+#include "base/buf.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CALLS_DEFAULT 4096u
+#define CALLS_MAX     (1u << 20)
+#define KEEP_BYTES    4096u /* a buffer that grew beyond is given back */
+#define NONE          UINT32_MAX
+
+struct call {
+	struct syscall_event e;
+	struct buf data;
+	u32 next_hash; /* also links free ones */
+	u32 older, newer;
+};
+
+struct assemble {
+	struct assemble_opts o;
+	struct call *calls;
+	u32 *hash;
+	u32 hash_mask;
+	u32 free;
+	u32 oldest, newest;
+	struct assemble_counts counts;
+};
+
+static u32 *bucket(const struct assemble *a, u32 pid)
+{
+	return &a->hash[(pid * 2654435761u >> 7) & a->hash_mask];
+}
+
+struct assemble *assemble_create(const struct assemble_opts *opts)
+{
+	struct assemble *a = calloc(1, sizeof(*a));
+	u32 n = opts->n_calls ? MIN(opts->n_calls, CALLS_MAX) : CALLS_DEFAULT, size = 16;
+
+	if (!a)
+		return NULL;
+	a->o = *opts;
+	a->o.n_calls = n;
+	if (!a->o.data_max || a->o.data_max > SYSCALL_DATA_MAX)
+		a->o.data_max = SYSCALL_DATA_MAX;
+	while (size < n)
+		size *= 2;
+	a->calls = calloc(n, sizeof(*a->calls));
+	a->hash = malloc(size * sizeof(*a->hash));
+	if (!a->calls || !a->hash) {
+		assemble_destroy(a);
+		return NULL;
+	}
+	memset(a->hash, 0xff, size * sizeof(*a->hash));
+	a->hash_mask = size - 1;
+	for (u32 i = 0; i < n; i++)
+		a->calls[i].next_hash = i + 1 < n ? i + 1 : NONE;
+	a->oldest = a->newest = NONE;
+	return a;
+}
+
+void assemble_destroy(struct assemble *a)
+{
+	if (!a)
+		return;
+	for (u32 i = 0; a->calls && i < a->o.n_calls; i++)
+		buf_deinit(&a->calls[i].data);
+	free(a->calls);
+	free(a->hash);
+	free(a);
+}
+
+static u32 find(const struct assemble *a, u32 pid)
+{
+	u32 i = *bucket(a, pid);
+
+	while (i != NONE && a->calls[i].e.pid != pid)
+		i = a->calls[i].next_hash;
+	return i;
+}
+
+static void list_remove(struct assemble *a, struct call *c)
+{
+	if (c->older == NONE)
+		a->oldest = c->newer;
+	else
+		a->calls[c->older].newer = c->newer;
+	if (c->newer == NONE)
+		a->newest = c->older;
+	else
+		a->calls[c->newer].older = c->older;
+}
+
+static void list_add(struct assemble *a, u32 i)
+{
+	struct call *c = &a->calls[i];
+
+	c->older = a->newest;
+	c->newer = NONE;
+	if (a->newest == NONE)
+		a->oldest = i;
+	else
+		a->calls[a->newest].newer = i;
+	a->newest = i;
+}
+
+/* Hand on call @i in @state, and forget it. */
+static void emit(struct assemble *a, u32 i, enum syscall_state state)
+{
+	struct call *c = &a->calls[i];
+	u32 *link = bucket(a, c->e.pid);
+
+	while (*link != i)
+		link = &a->calls[*link].next_hash;
+	*link = c->next_hash;
+	list_remove(a, c);
+	c->e.state = (u8)state;
+	c->e.data = (const u8 *)c->data.data;
+	c->e.data_len = (u32)c->data.len;
+	a->counts.open--;
+	a->counts.events++;
+	a->counts.unfinished += state == SYSCALL_UNFINISHED;
+	a->o.event(a->o.arg, &c->e);
+	if (c->data.cap > KEEP_BYTES || c->data.failed)
+		buf_deinit(&c->data);
+	c->data = (struct buf){ .data = c->data.data, .cap = c->data.cap };
+	c->next_hash = a->free;
+	a->free = i;
+}
+
+static void comm_set(char *dst, const char *comm)
+{
+	size_t n = comm ? strnlen(comm, SYSCALL_COMM_LEN) : 0;
+
+	if (n)
+		memcpy(dst, comm, n);
+	dst[n] = 0;
+}
+
+static void enter(struct assemble *a, const struct syscall_input *in)
+{
+	const struct syscall_entry *entry = syscall_table_at(a->o.table, in->ip);
+	u32 i = find(a, in->pid), *head;
+	struct syscall_event *e;
+
+	if (!entry) {
+		a->counts.unknown_sites++;
+		return;
+	}
+	if (i != NONE)
+		emit(a, i, SYSCALL_UNFINISHED);
+	if (a->free == NONE)
+		emit(a, a->oldest, SYSCALL_UNFINISHED);
+	i = a->free;
+	a->free = a->calls[i].next_hash;
+	e = &a->calls[i].e;
+	*e = (struct syscall_event){ .entry = entry,
+				     .seq = in->seq,
+				     .ts_ns = in->ts_ns,
+				     .nr = in->nr >= 0 ? in->nr : entry->nr,
+				     .pid = in->pid,
+				     .tgid = in->tgid,
+				     .cpu = in->cpu,
+				     .abi = entry->shared ? in->abi : entry->abi,
+				     .n_args = entry->described ? entry->n_args : SYSCALL_ARGS };
+	if (in->args)
+		memcpy(e->args, in->args, sizeof(e->args));
+	comm_set(e->comm, in->comm);
+	head = bucket(a, in->pid);
+	a->calls[i].next_hash = *head;
+	*head = i;
+	list_add(a, i);
+	a->counts.entries++;
+	a->counts.open++;
+}
+
+static int capture(struct assemble *a, const struct syscall_input *in)
+{
+	u32 i = find(a, in->pid);
+	struct syscall_capture c = *in->capture;
+	struct call *call;
+
+	if (i == NONE) {
+		a->counts.orphan_captures++;
+		return 0;
+	}
+	call = &a->calls[i];
+	if (call->e.n_captures == SYSCALL_CAPTURES || c.arg > CAPTURE_RETURN) {
+		call->e.captures_left_out = true;
+		a->counts.captures_left_out++;
+		return 0;
+	}
+	if (c.failed || !in->bytes)
+		c.len = 0;
+	if (c.len > a->o.data_max - call->data.len) {
+		c.len = a->o.data_max - (u32)call->data.len;
+		c.truncated = true;
+	}
+	c.off = (u32)call->data.len;
+	if (c.len)
+		buf_add(&call->data, in->bytes, c.len);
+	if (call->data.failed) {
+		call->data.failed = false;
+		call->e.captures_left_out = true;
+		a->counts.captures_left_out++;
+		return -ENOMEM;
+	}
+	call->e.captures[call->e.n_captures++] = c;
+	return 0;
+}
+
+static bool named(const struct syscall_event *e, const char *name)
+{
+	return !strcmp(e->entry->name, name);
+}
+
+static enum syscall_state exit_state(const struct syscall_event *e)
+{
+	if (syscall_restart(e->ret) != RESTART_NOT)
+		return SYSCALL_RESTARTED;
+	if (named(e, "rt_sigreturn") || named(e, "sigreturn"))
+		return SYSCALL_SIGRETURN;
+	if (!e->ret && (named(e, "execve") || named(e, "execveat")))
+		return SYSCALL_EXECVE;
+	return SYSCALL_RETURNED;
+}
+
+/* The open call that a return or an end speaks of; one of another function means a lost entry. */
+static u32 ended(struct assemble *a, const struct syscall_input *in)
+{
+	u32 i = find(a, in->pid);
+	const struct syscall_entry *entry;
+
+	if (i == NONE || !in->ip)
+		return i;
+	entry = syscall_table_at(a->o.table, in->ip);
+	if (entry == a->calls[i].e.entry)
+		return i;
+	emit(a, i, SYSCALL_UNFINISHED);
+	return NONE;
+}
+
+static void leave(struct assemble *a, const struct syscall_input *in)
+{
+	u32 i = ended(a, in);
+	struct syscall_event *e;
+	enum syscall_state state;
+
+	a->counts.returns++;
+	if (i == NONE) {
+		a->counts.orphan_returns++;
+		return;
+	}
+	e = &a->calls[i].e;
+	e->ret = in->ret;
+	e->duration_ns = in->duration_ns;
+	state = exit_state(e);
+	if (state == SYSCALL_EXECVE)
+		comm_set(e->comm_after, in->comm);
+	emit(a, i, state);
+}
+
+int assemble_add(struct assemble *a, const struct syscall_input *in)
+{
+	u32 i;
+
+	switch (in->type) {
+	case SYSCALL_IN_ENTER:
+		enter(a, in);
+		return 0;
+	case SYSCALL_IN_CAPTURE:
+		return in->capture ? capture(a, in) : -EINVAL;
+	case SYSCALL_IN_EXIT:
+		leave(a, in);
+		return 0;
+	case SYSCALL_IN_NEVER:
+		i = ended(a, in);
+		if (i != NONE)
+			emit(a, i, SYSCALL_NEVER);
+		return 0;
+	case SYSCALL_IN_LOST:
+		a->counts.lost += in->count;
+		if (a->o.lost)
+			a->o.lost(a->o.arg, in->count);
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
+/* Its captures point into a buffer that grows. */
+const struct syscall_event *assemble_open(struct assemble *a, u32 pid)
+{
+	u32 i = find(a, pid);
+
+	if (i == NONE)
+		return NULL;
+	a->calls[i].e.data = (const u8 *)a->calls[i].data.data;
+	a->calls[i].e.data_len = (u32)a->calls[i].data.len;
+	return &a->calls[i].e;
+}
+
+void assemble_finish(struct assemble *a)
+{
+	while (a->oldest != NONE)
+		emit(a, a->oldest, SYSCALL_UNFINISHED);
+}
+
+void assemble_get_counts(const struct assemble *a, struct assemble_counts *ret)
+{
+	*ret = a->counts;
+}

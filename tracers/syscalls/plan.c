@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+/* From the kind of an argument to the bytes that show it: a line a kind. */
+#include "tracers/syscalls/plan.h"
+
+#include "tracers/syscalls/desc.h"
+
+#define PATH_BYTES     4096u
+#define SOCKADDR_BYTES 128u
+#define ARRAY_MAX      32u /* elements; as many as strace shows */
+#define DENTS_BYTES    4096u /* of more than this entries are not counted */
+#define MSGHDR_BYTES   56u
+
+/* clang-format off: a table */
+static const struct kind_plan {
+	u8 what, len;
+	u16 each;
+	u32 max; /* 0: string_max, or the struct's size */
+	const char *kernel;
+} kinds[K_KINDS] = {
+	[K_PATH] = { CAPTURE_STRING, PLAN_STRING, 1, PATH_BYTES, "getname_flags" },
+	[K_STR] = { CAPTURE_STRING, PLAN_STRING, 1, 0, NULL },
+	[K_BUF] = { CAPTURE_BYTES, PLAN_ARG, 1, 0, NULL },
+	[K_HEXBUF] = { CAPTURE_BYTES, PLAN_ARG, 1, 0, NULL },
+	[K_STRV] = { CAPTURE_STRINGS, PLAN_FIXED, 1, 0, "copy_strings" },
+	[K_ENVP] = { CAPTURE_COUNT, PLAN_FIXED, 1, 0, "copy_strings" },
+	[K_SOCKADDR] = { CAPTURE_SOCKADDR, PLAN_ARG, 1, SOCKADDR_BYTES, "move_addr_to_kernel" },
+	[K_SOCKLEN] = { CAPTURE_BYTES, PLAN_FIXED, 4, 4, NULL },
+	[K_IOVEC] = { CAPTURE_IOVEC, PLAN_ARG, 16, 16 * ARRAY_MAX, NULL },
+	[K_MSGHDR] = { CAPTURE_BYTES, PLAN_FIXED, 1, MSGHDR_BYTES, NULL },
+	[K_STRUCT] = { CAPTURE_BYTES, PLAN_FIXED, 1, 0, NULL },
+	[K_STRUCTS] = { CAPTURE_BYTES, PLAN_ARG, 1, 0, NULL },
+	[K_INT] = { CAPTURE_BYTES, PLAN_FIXED, 1, 4, NULL },
+	[K_INTS] = { CAPTURE_BYTES, PLAN_FIXED, 4, 8, NULL },
+	[K_LONG] = { CAPTURE_BYTES, PLAN_FIXED, 1, 8, NULL },
+	[K_SIGSET] = { CAPTURE_BYTES, PLAN_FIXED, 1, 8, NULL },
+	[K_WSTATUS] = { CAPTURE_BYTES, PLAN_FIXED, 1, 4, NULL },
+	[K_FDSET] = { CAPTURE_BYTES, PLAN_FIXED, 1, 128, NULL },
+	[K_DENTS] = { CAPTURE_BYTES, PLAN_RET, 1, DENTS_BYTES, NULL },
+	[K_SIGFRAME] = { CAPTURE_BYTES, PLAN_SIGFRAME, 1, 8, NULL },
+	[K_FDSETBITS] = { CAPTURE_BYTES, PLAN_RET, 1, 128, NULL },
+};
+/* clang-format on */
+
+static u32 step_max(const struct kind_plan *k, const struct arg_desc *d, const struct plan_opts *o)
+{
+	const struct struct_desc *s = d->tab;
+	u32 string_max = o->string_max ? o->string_max : 32;
+
+	if (k->max)
+		return k->max;
+	if (d->kind == K_STRUCT)
+		return s->size;
+	if (d->kind == K_STRUCTS)
+		return s->size * ARRAY_MAX;
+	if (d->kind == K_STRV)
+		return o->strings_max ? o->strings_max : 4096;
+	if (d->kind == K_ENVP)
+		return 0;
+	return string_max;
+}
+
+static void step_add(struct plan *p, const struct arg_desc *d, u8 a, const struct plan_opts *o)
+{
+	const struct kind_plan *k = &kinds[d->kind];
+	struct plan_step *s;
+
+	if (p->n == PLAN_STEPS)
+		return;
+	s = &p->steps[p->n++];
+	*s = (struct plan_step){ .arg = a,
+				 .what = k->what,
+				 .len = k->len,
+				 .len_arg = (u8)(a + 1),
+				 .each = k->each,
+				 .at_exit = d->out,
+				 .kernel = d->out ? NULL : k->kernel,
+				 .max = step_max(k, d, o) };
+	if (d->kind == K_STRUCTS)
+		s->each = ((const struct struct_desc *)d->tab)->size;
+	if (d->out && (d->kind == K_BUF || d->kind == K_HEXBUF || d->kind == K_STRUCTS))
+		s->len = PLAN_RET;
+	if (d->out && d->kind == K_SOCKADDR)
+		s->len = PLAN_PTR;
+	if (d->tab == &sd_timespec && d->kind == K_STRUCTS) { /* utimensat's two */
+		s->len = PLAN_FIXED;
+		s->max = 2 * sd_timespec.size;
+	}
+}
+
+/* Memory that one look does not tell: lengths before and after, what iovecs point to. */
+static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const struct plan_opts *o)
+{
+	struct plan_step *s = &p->steps[p->n - 1], more = *s;
+	u32 string_max = o->string_max ? o->string_max : 32;
+
+	if (d->kind == K_IOVEC || d->kind == K_MSGHDR) {
+		s->at_exit = false;
+		more.what = CAPTURE_DATA;
+		more.len = d->out ? PLAN_RET : PLAN_FIXED;
+		more.each = 1;
+		more.max = string_max * ARRAY_MAX;
+	} else if (d->kind == K_SOCKLEN || d->kind == K_OFFSET || d->tab == &sd_pollfd) {
+		s->at_exit = false;
+		more.at_exit = true;
+	} else {
+		return;
+	}
+	more.arg = a;
+	if (p->n < PLAN_STEPS)
+		p->steps[p->n++] = more;
+	if (d->kind != K_MSGHDR || p->n > PLAN_STEPS - 3)
+		return;
+	more.what = CAPTURE_IOVEC;
+	more.len = PLAN_FIXED;
+	more.max = 16 * ARRAY_MAX;
+	more.at_exit = false;
+	p->steps[p->n++] = more;
+	more.what = CAPTURE_SOCKADDR;
+	more.max = SOCKADDR_BYTES;
+	more.at_exit = d->out;
+	more.kernel = d->out ? NULL : "move_addr_to_kernel";
+	p->steps[p->n++] = more;
+	if (!d->out)
+		return;
+	more.what = CAPTURE_BYTES; /* recvmsg changes msg_namelen and msg_flags */
+	more.max = MSGHDR_BYTES;
+	p->steps[p->n++] = more;
+}
+
+static void list_add(struct plan *p, const struct arg_desc *args, u8 n, u8 first,
+		     const struct plan_opts *o)
+{
+	for (u8 i = 0; i < n && args[i].kind; i++) {
+		const struct arg_desc *d = &args[i];
+
+		if (!kinds[d->kind].each || d->from || p->n == PLAN_STEPS)
+			continue;
+		step_add(p, d, (u8)(first + i), o);
+		extra_add(p, d, (u8)(first + i), o);
+	}
+}
+
+bool plan_for(const char *name, const struct plan_opts *o, struct plan *ret)
+{
+	const struct call_desc *c = call_desc_find(name);
+
+	*ret = (struct plan){ 0 };
+	if (c)
+		list_add(ret, c->args, SYSCALL_ARGS, 0, o);
+	return ret->n != 0;
+}
+
+bool plan_for_cmd(const char *name, u64 cmd, const struct plan_opts *o, struct plan *ret)
+{
+	const struct call_desc *c = call_desc_find(name);
+
+	*ret = (struct plan){ 0 };
+	for (u8 i = 0; c && i < c->n_variants; i++)
+		if (c->variants[i].cmd == (cmd & (c->cmd_mask ? c->cmd_mask : UINT32_MAX)))
+			list_add(ret, c->variants[i].args, ARRAY_SIZE(c->variants[i].args),
+				 (u8)(c->cmd_arg + 1), o);
+	return ret->n != 0;
+}
