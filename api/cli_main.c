@@ -45,7 +45,7 @@ static const struct cli_verb verbs[] = {
 	  "  --kernel FILE   bzImage of the guest, or vmlinux for KVM\n"
 	  "  --initrd FILE   --append TEXT   (console=ttyS0 is added unless there is a console=)\n"
 	  "  --cpus N        default 1       --memory SIZE   default 512M\n"
-	  "  --disk FILE     raw or qcow2, may be repeated\n"
+	  "  --disk FILE     raw, or NAME.qcow2; may be repeated\n"
 	  "  --accel WHAT    kvm (our own VMM), tcg (QEMU), or auto: KVM if it runs kernel code at speed\n"
 	  "  --name G        how to call it\n"
 	  "  --timeout T     how long the kernel may take to come up; default 120s\n"

@@ -26,13 +26,21 @@ static void add_drive(struct vmm_args *a, const char *path, const char *format)
 	vmm_arg(a, "file=%s,format=%s,if=virtio", escaped, format);
 }
 
-/* Said to QEMU outright: letting it guess lets a guest that writes a raw disk choose the format. */
 bool disk_is_qcow2(const char *path)
+{
+	static const char suffix[] = ".qcow2";
+	size_t len = strlen(path);
+
+	return len >= sizeof(suffix) && strcmp(path + len - (sizeof(suffix) - 1), suffix) == 0;
+}
+
+bool disk_is_ambiguous(const char *path)
 {
 	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
 	char magic[4] = { 0 };
 
-	return fd >= 0 && read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
+	return !disk_is_qcow2(path) && fd >= 0 &&
+	       read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
 	       memcmp(magic, "QFI\xfb", sizeof(magic)) == 0;
 }
 

@@ -185,6 +185,13 @@ static int choose_vmm(struct run_args *a)
 	struct accel_verdict v;
 
 	a->vmm = &vmm_qemu;
+	for (size_t i = 0; i < a->guest.n_disks; i++) {
+		if (disk_is_ambiguous(a->guest.disks[i]))
+			return cli_fail("--disk %s begins as a qcow2 image does, which a guest may "
+					"have written into a raw one (run.disk_format): if it is "
+					"one, its name must end in .qcow2",
+					a->guest.disks[i]);
+	}
 	if (strcmp(a->accel, "tcg") == 0)
 		return CLI_OK;
 	for (size_t i = 0; !qcow2 && i < a->guest.n_disks; i++) {

@@ -42,13 +42,23 @@ static void args_deinit(struct vmm_args *a)
 		free(a->list[i]);
 }
 
+/* Does it belong to this user alone? Who could write there could direct the daemon. */
+static bool is_ours(const char *path)
+{
+	struct stat st;
+
+	return lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == geteuid() &&
+	       !(st.st_mode & 022);
+}
+
 /* The folder: ours alone, in memory where there is such a place. */
 static int make_dir(const char *name, struct guest_vmm *vm)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
 	struct err err = { 0 };
 
-	if (runtime && *runtime == '/')
+	/* another user's, which sudo or su may have left in the environment, is not for us */
+	if (runtime && *runtime == '/' && is_ours(runtime))
 		snprintf(vm->dir, sizeof(vm->dir), "%.200s/hvftrace/guests/%s", runtime, name);
 	else if (geteuid() == 0)
 		snprintf(vm->dir, sizeof(vm->dir), "/run/hvftrace/guests/%s", name);
@@ -65,15 +75,17 @@ static int make_dir(const char *name, struct guest_vmm *vm)
 	return CLI_OK;
 }
 
-/* The folder must be ours and closed to others: who could write there could direct the daemon. */
+/* The folder and the two above it, ".../hvftrace/guests/NAME". */
 static int check_dir(const struct guest_vmm *vm)
 {
-	struct stat st;
+	char path[sizeof(vm->dir)];
 
-	if (lstat(vm->dir, &st) < 0)
-		return cli_fail("%s: %s", vm->dir, strerrordesc_np(errno));
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 022))
-		return cli_fail("%s does not belong to this user alone", vm->dir);
+	snprintf(path, sizeof(path), "%s", vm->dir);
+	for (int i = 0; i < 3; i++) {
+		if (!is_ours(path))
+			return cli_fail("%s does not belong to this user alone", path);
+		*strrchr(path, '/') = 0;
+	}
 	return CLI_OK;
 }
 
@@ -174,7 +186,8 @@ static int spawn(char **args, const struct guest_vmm *vm, const volatile sig_ato
 
 	posix_spawn_file_actions_init(&files);
 	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
-	posix_spawn_file_actions_addopen(&files, 1, vm->log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	posix_spawn_file_actions_addopen(&files, 1, vm->log,
+					 O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
 	posix_spawn_file_actions_adddup2(&files, 1, 2);
 	posix_spawnattr_init(&attr);
 	sigemptyset(&none);

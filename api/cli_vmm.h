@@ -57,8 +57,16 @@ struct vmm_kind {
 extern const struct vmm_kind vmm_qemu; /* cli_qemu.c */
 extern const struct vmm_kind vmm_own; /* cli_own.c */
 
-/** disk_is_qcow2 - by its first bytes; what cannot be read is not */
+/**
+ * disk_is_qcow2 - by its name, which ends in .qcow2
+ *
+ * Never by its bytes: a guest that writes its raw disk chooses those, and a qcow2 image may name any file
+ * of the host as its backing file.
+ */
 bool disk_is_qcow2(const char *path);
+
+/** disk_is_ambiguous - begins as a qcow2 image does, under another name */
+bool disk_is_ambiguous(const char *path);
 
 /**
  * vmm_start - make the guest's folder and start a VMM there, in the background

@@ -263,8 +263,11 @@ void res_traces_delete(struct request *rq)
 	registry_trace_unref(t);
 }
 
-/* Items from records, one or many an item. Return: the seq that one goes on after. */
-static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, u64 after,
+/*
+ * Items from records, one or many an item. @full: there were as many as were asked for, hence a whole call
+ * at least. Return: the seq that one goes on after.
+ */
+static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, bool full, u64 after,
 		     struct sys_out *calls, const struct output_names *names)
 {
 	bool any = false;
@@ -289,11 +292,12 @@ static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, u
 	}
 	if (any)
 		buf_adds(b, "\n");
-	return any || !n ? after : recs[n - 1].seq;
+	/* the rest of a call may not have come yet: it is read again then */
+	return any || !n || (calls && !full) ? after : recs[n - 1].seq;
 }
 
 static void add_page(struct buf *b, struct trace_entry *t, const struct trace_record *recs,
-		     size_t n, u64 after, struct sys_out *calls)
+		     size_t n, bool full, u64 after, struct sys_out *calls)
 {
 	struct output_names names = stream_names(t->trace);
 	struct trace_info i = { 0 };
@@ -302,7 +306,7 @@ static void add_page(struct buf *b, struct trace_entry *t, const struct trace_re
 	buf_addf(b, "{\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
 		 (unsigned long long)i.n_records, (unsigned long long)i.n_lost,
 		 state_names[i.state]);
-	after = add_items(b, recs, n, after, calls, &names);
+	after = add_items(b, recs, n, full, after, calls, &names);
 	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
 
@@ -334,7 +338,7 @@ static void answer_records(struct request *rq, struct trace_entry *t, u64 after,
 		request_problem(rq, &p);
 		return;
 	}
-	add_page(&b, t, recs, page.n, after, calls);
+	add_page(&b, t, recs, page.n, page.n == max, after, calls);
 	sys_out_destroy(calls);
 	if (buf_failed(&b))
 		request_json(rq, 503, NULL);

@@ -55,7 +55,8 @@ static void wait_for_end(struct machine *m, int signals)
 /* It stays open: at the end it is emptied, as files cannot be removed any more by then. */
 static int write_pidfile(const char *path, int *fd_ret, struct err *err)
 {
-	_cleanup_close_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	_cleanup_close_ int fd =
+		open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
 
 	if (fd < 0 || dprintf(fd, "%d\n", (int)getpid()) < 0)
 		return err_set(err, -errno, ERR_IO, 0, "--pidfile %s: %s", path,

@@ -184,7 +184,7 @@ static int write_syscalls(struct guest *g, const struct tracing_opts *opts, stru
 	if (rc)
 		return rc;
 	h->kernel_half = KERNEL_HALF;
-	memset(h->captures, 0, sizeof(h->captures));
+	/* without any, those of an earlier trace stay: a task may be on its way to one of them */
 	if (opts->n_captures)
 		memcpy(h->captures, opts->captures, opts->n_captures * sizeof(*h->captures));
 	return agent_write_header(g, HEADER(syscall_regs), h->syscall_regs,

@@ -511,14 +511,12 @@ void drain_losses(const struct drain *d, struct drain_losses *ret)
 	}
 }
 
-/* As many as there can be records, those that are held included: so there is always one. */
+/* As many as there can be records: so there is always one. Most are never touched. */
 static int give_captures(struct queue *q, size_t n)
 {
 	q->captures = calloc(n, sizeof(*q->captures));
-	for (size_t i = n; q->captures && i-- > 0;) {
-		q->captures[i].next = q->reader.captures;
-		q->reader.captures = &q->captures[i];
-	}
+	q->reader.fresh = q->captures;
+	q->reader.n_fresh = q->captures ? n : 0;
 	return q->captures ? 0 : -ENOMEM;
 }
 

@@ -188,11 +188,16 @@ static void take_capture(struct ring_reader *r, u32 what, u64 word, struct ring_
 		return;
 	if ((what & AGENT_DATA_KIND) == AGENT_DATA_CAPTURE && !c) {
 		c = r->captures;
-		if (!c) {
+		if (!c && !r->n_fresh) {
 			r->captures_dropped++;
 			return;
 		}
-		r->captures = c->next;
+		if (c) {
+			r->captures = c->next;
+		} else {
+			c = r->fresh++;
+			r->n_fresh--;
+		}
 		*c = (struct ring_capture){ .program = (u8)number,
 					    .there = (u32)(word >> 32),
 					    .n = MIN((u32)word, (u32)AGENT_CAPTURE_MAX) };

@@ -117,8 +117,12 @@ struct ring_reader {
 	bool held; /* inside ring_drain(): the last record read may have more DATA */
 	u64 comm_next; /* index at which the other half of comm is due */
 	struct ring_record comm;
-	/* to take from; the caller fills the list. Without one left, or any, a capture's DATA are dropped */
-	struct ring_capture *captures;
+	/*
+	 * To take from, given back ones first: the caller fills these in. Without one left, or any, a capture's
+	 * DATA are dropped.
+	 */
+	struct ring_capture *captures, *fresh;
+	size_t n_fresh;
 	u64 captures_dropped;
 	struct ring_stats stats;
 };

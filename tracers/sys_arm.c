@@ -234,6 +234,7 @@ static bool is_function(const char *site, const char *name, bool parts)
 
 static size_t arm_function(const struct kernel *k, struct sys_arm *a, const struct source *s)
 {
+	u32 number = (u32)(s - sources);
 	const struct ftrace_site *sites = kernel_sites(k);
 	size_t n = kernel_site_count(k), armed = 0;
 
@@ -242,39 +243,51 @@ static size_t arm_function(const struct kernel *k, struct sys_arm *a, const stru
 		    !is_function(sites[i].name, s->function,
 				 s->capture.flags & AGENT_CAPTURE_RETURN))
 			continue;
-		add_site(a, i, (u32)(a->n_programs + 1) << AGENT_SITE_CAPTURE_SHIFT);
+		add_site(a, i, (number + 1) << AGENT_SITE_CAPTURE_SHIFT);
 		armed++;
 	}
 	return armed;
 }
 
-/* false: this kernel has no such thing, or it may not be armed */
-static bool add_source(const struct kernel *k, struct sys_arm *a, const struct source *s)
+/*
+ * All programs, whether this trace needs them or not: a number must mean the same in every trace of a
+ * guest, as a task may be preempted in the agent from one trace into the next. false in @there_ret: this
+ * kernel has not what the program reads; it reads nothing then.
+ */
+static void number_sources(const struct kernel *k, struct sys_arm *a, bool *there_ret)
 {
-	struct agent_capture c = s->capture;
+	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
+		const struct source *s = &sources[i];
+		struct agent_capture c = s->capture;
 
-	if (member(k, &s->ptr, &c.ptr_at) || member(k, &s->len, &c.len_at) ||
-	    member(k, &s->key, &c.key_at) || !arm_function(k, a, s))
-		return false;
-	if (!c.max_bytes)
-		c.max_bytes = AGENT_CAPTURE_MAX;
-	a->captures[a->n_programs] = c;
-	a->programs[a->n_programs] = s->program;
-	a->programs[a->n_programs++].function = s->function;
-	return true;
+		there_ret[i] = !member(k, &s->ptr, &c.ptr_at) && !member(k, &s->len, &c.len_at) &&
+			       !member(k, &s->key, &c.key_at);
+		if (!c.max_bytes)
+			c.max_bytes = AGENT_CAPTURE_MAX;
+		if (!there_ret[i])
+			c = (struct agent_capture){
+				.len = NONE, .key = NONE, .ptr_at = -1, .len_at = -1, .key_at = -1
+			};
+		a->captures[i] = c;
+		a->programs[i] = s->program;
+		a->programs[i].function = s->function;
+	}
+	a->n_programs = ARRAY_SIZE(sources);
 }
 
 static void choose_captures(const struct kernel *k, const struct syscall_table *t,
 			    struct sys_arm *a)
 {
+	bool there[ARRAY_SIZE(sources)];
 	u32 groups = 0;
 
+	number_sources(k, a, there);
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		const struct source *s = &sources[i];
 
 		if ((s->group && groups & 1u << s->group) || !is_needed(k, t, a, s))
 			continue;
-		if (add_source(k, a, s))
+		if (there[i] && arm_function(k, a, s))
 			groups |= s->group ? 1u << s->group : 0;
 		else
 			log_info("%s: not captured, this kernel has it not, or not traceable",

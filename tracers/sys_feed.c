@@ -92,7 +92,9 @@ static void leave(struct sys_feed *f, const struct trace_record *r)
 				    .duration_ns = r->duration_ns,
 				    .comm = r->comm };
 
-	add(f, &in);
+	/* its word was lost: better an unfinished call than a wrong result */
+	if (r->has_retval)
+		add(f, &in);
 }
 
 static bool has(const struct syscall_event *e, u8 arg, u8 what)

@@ -58,7 +58,7 @@ static int find_process(struct vm *vm, struct err *err)
 		rc = ask_process(vm, &again, err);
 	if (rc < 0)
 		return rc;
-	if (again != pid || !proc_arg_contains(pid, uuid) ||
+	if (again != pid || !proc_has_option(pid, "-uuid", uuid) ||
 	    proc_stat(pid, 0, &state, &start) < 0 || start != vm->start_time)
 		return err_set(err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
 			       "process %d is not the QEMU of domain %s", (int)pid, uuid);

@@ -9,9 +9,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/unix_diag.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/time.h>
 
 #define MAX_MAPS    65536 /* vm.max_map_count is 65530 by default */
 #define MAX_THREADS 65536
@@ -281,6 +287,67 @@ static bool same_file(const struct stat *st, const struct proc_map *map)
 	       minor(st->st_dev) == map->minor;
 }
 
+/* Inode number of the socket that @fd is connected to. */
+static int peer_inode(int fd, u32 *ret)
+{
+	struct {
+		struct nlmsghdr head;
+		struct unix_diag_req req;
+	} ask = { .head = { .nlmsg_len = sizeof(ask),
+			    .nlmsg_type = SOCK_DIAG_BY_FAMILY,
+			    .nlmsg_flags = NLM_F_REQUEST },
+		  .req = { .sdiag_family = AF_UNIX,
+			   .udiag_states = ~0u,
+			   .udiag_show = UDIAG_SHOW_PEER,
+			   .udiag_cookie = { ~0u, ~0u } } };
+	union {
+		struct nlmsghdr head;
+		char bytes[1024];
+	} said;
+	struct timeval limit = { 1, 0 };
+	_cleanup_close_ int nl = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
+	const struct rtattr *a;
+	struct stat st;
+	int left;
+	ssize_t n;
+
+	if (nl < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	ask.req.udiag_ino = (u32)st.st_ino;
+	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+	if (send(nl, &ask, sizeof(ask), 0) < 0)
+		return -errno;
+	n = recv(nl, &said, sizeof(said), 0);
+	if (n < 0)
+		return -errno;
+	if (!NLMSG_OK(&said.head, (size_t)n) || said.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
+	    said.head.nlmsg_len < NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
+		return -EPROTO;
+	left = (int)(said.head.nlmsg_len - NLMSG_LENGTH(sizeof(struct unix_diag_msg)));
+	a = (const struct rtattr *)((const char *)NLMSG_DATA(&said.head) +
+				    NLMSG_ALIGN(sizeof(struct unix_diag_msg)));
+	for (; RTA_OK(a, left); a = RTA_NEXT(a, left)) {
+		if (a->rta_type == UNIX_DIAG_PEER && RTA_PAYLOAD(a) >= sizeof(*ret)) {
+			memcpy(ret, RTA_DATA(a), sizeof(*ret));
+			return 0;
+		}
+	}
+	return -ENOTCONN;
+}
+
+int proc_holds_peer(pid_t pid, int fd)
+{
+	char link[32];
+	u32 inode;
+	int rc = peer_inode(fd, &inode);
+
+	if (rc)
+		return rc;
+	snprintf(link, sizeof(link), "socket:[%u]", inode);
+	rc = proc_count_fds(pid, link);
+	return rc > 0 ? 1 : rc;
+}
+
 int proc_open_backing(pid_t pid, const struct proc_map *map)
 {
 	_cleanup_closedir_ DIR *d = NULL;
@@ -332,7 +399,8 @@ void proc_exe_name(pid_t pid, char *buf, size_t cap)
 	snprintf(buf, cap, "%s", base ? base + 1 : link);
 }
 
-bool proc_arg_contains(pid_t pid, const char *needle)
+/* Does the command line have these bytes, the NUL behind every word included? */
+static bool cmdline_has(pid_t pid, const char *bytes, size_t len)
 {
 	char path[64];
 	char text[32768];
@@ -340,7 +408,22 @@ bool proc_arg_contains(pid_t pid, const char *needle)
 
 	snprintf(path, sizeof(path), "/proc/%d/cmdline", (int)pid);
 	n = read_text(path, text, sizeof(text));
-	return n > 0 && memmem(text, (size_t)n, needle, strlen(needle));
+	return n > 0 && memmem(text, (size_t)n, bytes, len);
+}
+
+bool proc_arg_contains(pid_t pid, const char *needle)
+{
+	return cmdline_has(pid, needle, strlen(needle));
+}
+
+bool proc_has_option(pid_t pid, const char *option, const char *value)
+{
+	char words[256];
+	int len;
+
+	len = snprintf(words, sizeof(words), "%c%s%c%s", 0, option, 0, value);
+	/* with the NUL before the first and the one behind the last */
+	return len > 0 && (size_t)len < sizeof(words) && cmdline_has(pid, words, (size_t)len + 1);
 }
 
 /* The text after "Name:" in a status file; NULL when there is none. */

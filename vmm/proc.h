@@ -53,6 +53,14 @@ must_check int proc_run_ns(pid_t pid, pid_t tid, u64 *ret);
 /** proc_count_fds - descriptors of @pid whose link begins with @prefix; -EACCES, -ESRCH */
 must_check int proc_count_fds(pid_t pid, const char *prefix);
 
+/**
+ * proc_holds_peer - does @pid hold the other end of our connected unix socket @fd?
+ *
+ * By what the kernel says of the socket (sock_diag(7), UDIAG_SHOW_PEER), not by what the peer says.
+ * Return: 1, 0; -EACCES its descriptors cannot be seen; another errno when the kernel does not tell.
+ */
+must_check int proc_holds_peer(pid_t pid, int fd);
+
 /** proc_open_backing - a new description of the file behind @map, by fd or map_files; -ENOENT */
 must_check int proc_open_backing(pid_t pid, const struct proc_map *map);
 
@@ -61,6 +69,9 @@ void proc_exe_name(pid_t pid, char *buf, size_t cap);
 
 /** proc_arg_contains - does a word of the command line contain @needle? */
 bool proc_arg_contains(pid_t pid, const char *needle);
+
+/** proc_has_option - does the command line have the words @option and @value, one after the other? */
+bool proc_has_option(pid_t pid, const char *option, const char *value);
 
 /** proc_euid - effective user and group of @pid; -ESRCH */
 must_check int proc_euid(pid_t pid, uid_t *uid_ret, gid_t *gid_ret);

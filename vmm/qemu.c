@@ -40,12 +40,17 @@ static int qmp_failed(struct vm *vm, int rc, struct err *err)
 	return rc;
 }
 
-/* Is it only that the monitor's carrier is away? That is no failure where the process can tell. */
-static bool is_away(int rc, struct err *err)
+/*
+ * Is it only that the monitor's carrier is away, or busy with something long (a dump, a migration)? That is
+ * no failure where the process can tell, and under KVM nothing else is needed of the monitor.
+ */
+static bool is_away(const struct vm *vm, int rc, struct err *err)
 {
-	if (rc == -ENOTCONN && err)
+	bool away = rc == -ENOTCONN || (rc == -ETIMEDOUT && vm->accel == VM_ACCEL_KVM);
+
+	if (away && err)
 		*err = (struct err){ 0 };
-	return rc == -ENOTCONN;
+	return away;
 }
 
 int qemu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
@@ -118,9 +123,32 @@ int qemu_host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
 	int rc = vcpu_threads(vm, ret, err);
 
 	/* the manager in between is away: they cannot be told apart from QEMU's others */
-	if (is_away(rc, err))
+	if (is_away(vm, rc, err))
 		rc = proc_threads(vm->pid, ret);
 	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
+}
+
+/*
+ * What speaks QMP may not be QEMU, or may have been taken over by its guest, and name any process: the one
+ * whose memory we are going to open must hold the other end of our connection. Where the kernel does not
+ * tell, it must be the listener's user's.
+ */
+static int check_process(struct vm *vm, uid_t listener, struct err *err)
+{
+	const struct qemu_priv *priv = vm->priv;
+	int rc = proc_holds_peer(vm->pid, qmp_fd(priv->q));
+	uid_t uid;
+	gid_t gid;
+
+	if (rc < 0 && rc != -EACCES && proc_euid(vm->pid, &uid, &gid) == 0)
+		rc = uid == listener;
+	if (rc == 1)
+		return 0;
+	if (rc == -EACCES)
+		return err_set(err, rc, ERR_TARGET_PERMISSION, 0,
+			       "no permission to look at process %d", (int)vm->pid);
+	return err_set(err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
+		       "process %d is not the QEMU that this monitor belongs to", (int)vm->pid);
 }
 
 /*
@@ -148,7 +176,8 @@ static int find_process(struct vm *vm, struct err *err)
 	if (cred.pid <= 0)
 		return err_set(err, -ENOENT, ERR_TARGET_NO_PROCESS, 0,
 			       "cannot tell which process QEMU is");
-	return vm_open_process(vm, cred.pid, err);
+	rc = vm_open_process(vm, cred.pid, err);
+	return rc ? rc : check_process(vm, cred.uid, err);
 }
 
 static int find_accel(struct vm *vm, struct err *err)
@@ -339,7 +368,7 @@ enum vm_state qemu_state(struct vm *vm)
 
 	if (rc < 0 && !vm_alive(vm))
 		return VM_GONE;
-	if (is_away(rc, &err))
+	if (is_away(vm, rc, &err))
 		running = runs_by_process(vm);
 	else if (rc < 0)
 		log_warn("%s: %s", vm->target, err.msg);
@@ -353,14 +382,14 @@ static int pause_kvm(struct vm *vm, u64 timeout_ns, struct err *err)
 	bool running = false;
 	int rc = query_running(vm, &running, err);
 
-	if (is_away(rc, err))
+	if (is_away(vm, rc, err))
 		running = runs_by_process(vm);
 	else if (rc < 0)
 		return rc;
 	if (!running)
 		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "the guest is not running");
 	rc = vcpu_threads(vm, &t, err); /* asked each time: vCPUs come and go */
-	if (is_away(rc, err))
+	if (is_away(vm, rc, err))
 		t.n = 0; /* cannot be told apart: all of QEMU's threads stop */
 	else if (rc < 0)
 		return qmp_failed(vm, rc, err);
@@ -385,7 +414,7 @@ static int check_running(struct vm *vm, struct err *err)
 	bool running = false;
 	int rc = query_running(vm, &running, err);
 
-	if (is_away(rc, err)) {
+	if (is_away(vm, rc, err)) {
 		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
 		return 0; /* the gdbstub has let it go */
 	}

@@ -60,7 +60,7 @@ class Run(CliCase):
         return int((self.d.dir / f"hvftrace/guests/{name}/pid").read_text())
 
     def test_starts_and_attaches_once_it_is_up(self):
-        disk = self.d.dir / "a,b.img"
+        disk = self.d.dir / "a,b.qcow2"
         disk.write_bytes(b"QFI\xfb" + bytes(100))
         p = self.run_guest("fake-boots", "--accel", "tcg", "--cpus", "3", "--memory", "1G", "--disk", disk,
                            "--append", "quiet", "--initrd", "/dev/null")
@@ -75,7 +75,7 @@ class Run(CliCase):
         for pair in (["-accel", "tcg,thread=multi"], ["-cpu", "max"], ["-smp", "3"], ["-m", "1024M"],
                      ["-append", "console=ttyS0 quiet"], ["-initrd", "/dev/null"],
                      ["-kernel", str(self.kernel)],
-                     ["-drive", f"file={self.d.dir}/a,,b.img,format=qcow2,if=virtio"],
+                     ["-drive", f"file={self.d.dir}/a,,b.qcow2,format=qcow2,if=virtio"],
                      ["-object", "memory-backend-memfd,id=ram,size=1024M,share=on"],
                      ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]):
             self.assertTrue(any(args[i:i + 2] == pair for i in range(len(args))), (pair, args))
@@ -129,6 +129,12 @@ class Run(CliCase):
         p = self.run_guest("own", "--accel", "kvm", "--disk", disk)
         self.assertEqual(p.returncode, 1)
         self.assertIn(b"(run.disk_format): qemu-img convert -O raw", p.stderr)
+        # a raw disk into which a guest wrote the beginning of another format
+        disk = disk.rename(self.d.dir / "disk.img")
+        for accel in ("auto", "kvm", "tcg"):
+            p = self.run_guest("own", "--accel", accel, "--disk", disk)
+            self.assertEqual((p.returncode, p.stdout), (1, b""))
+            self.assertIn(b"(run.disk_format): if it is one, its name must end in .qcow2", p.stderr)
 
     def start_guest(self, name, *args, env=None):
         return self.start("run", "--kernel", str(self.kernel), "--name", name, "--accel", "tcg", *args,

@@ -103,6 +103,54 @@ static void capture(struct assemble *a, u32 pid, const char *s, bool failed)
 	assert_int_equal(assemble_add(a, &in), 0);
 }
 
+/* A thread that is not its group's leader calls execve, and returns from it as the leader. */
+static void execve_of_a_thread(void **state)
+{
+	struct assemble *a = begin(0, 0);
+	struct syscall_input in = { .type = SYSCALL_IN_ENTER,
+				    .pid = 101,
+				    .tgid = 100,
+				    .nr = -1,
+				    .ip = 0x200,
+				    .comm = "a",
+				    .ts_ns = 1 };
+
+	(void)state;
+	enter(a, 100, 0x100); /* the leader waits in a read, and is killed there */
+	assert_int_equal(assemble_add(a, &in), 0);
+	leave(a, 100, 0x200, 0);
+	assert_int_equal(n_seen, 2);
+	assert_true(seen[0].pid == 100 && seen[0].state == SYSCALL_NEVER);
+	assert_true(seen[1].pid == 101 && seen[1].state == SYSCALL_EXECVE);
+	/* the leader was in none */
+	assert_int_equal(assemble_add(a, &in), 0);
+	leave(a, 100, 0x200, 0);
+	assert_int_equal(n_seen, 3);
+	assert_true(seen[2].state == SYSCALL_EXECVE);
+	/* that of another group stays its own */
+	in.tgid = 7;
+	assert_int_equal(assemble_add(a, &in), 0);
+	leave(a, 100, 0x200, 0);
+	assert_int_equal(n_seen, 3);
+	assemble_destroy(a);
+}
+
+/* The end of a call is told when its pid is another task's already. */
+static void told_late(void **state)
+{
+	struct assemble *a = begin(0, 0);
+	const struct syscall_input never = { .type = SYSCALL_IN_NEVER, .pid = 5, .ip = 0x300 };
+
+	(void)state;
+	enter(a, 5, 0x100);
+	assert_int_equal(assemble_add(a, &never), 0);
+	assert_int_equal(n_seen, 0);
+	leave(a, 5, 0x100, 3);
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0].state, SYSCALL_RETURNED);
+	assemble_destroy(a);
+}
+
 static void a_call(void **state)
 {
 	struct assemble *a = begin(0, 0);
@@ -273,6 +321,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_call),
+		cmocka_unit_test(execve_of_a_thread),
+		cmocka_unit_test(told_late),
 		cmocka_unit_test(states),
 		cmocka_unit_test(gaps),
 		cmocka_unit_test(memory_is_bounded),

@@ -219,33 +219,68 @@ static bool named(const struct syscall_event *e, const char *name)
 
 static enum syscall_state exit_state(const struct syscall_event *e)
 {
-	if (syscall_restart(e->ret) != RESTART_NOT)
-		return SYSCALL_RESTARTED;
+	/* what the interrupted code had in its register is no result */
 	if (named(e, "rt_sigreturn") || named(e, "sigreturn"))
 		return SYSCALL_SIGRETURN;
+	if (syscall_restart(e->ret) != RESTART_NOT)
+		return SYSCALL_RESTARTED;
 	if (!e->ret && (named(e, "execve") || named(e, "execveat")))
 		return SYSCALL_EXECVE;
 	return SYSCALL_RETURNED;
 }
 
-/* The open call that a return or an end speaks of; one of another function means a lost entry. */
-static u32 ended(struct assemble *a, const struct syscall_input *in)
+/*
+ * An execve that returns in a task which did not call it: a thread that is not its group's leader takes over
+ * the leader's pid (v6.1 fs/exec.c de_thread()). The leader is gone with what it was in.
+ */
+static u32 of_thread(struct assemble *a, const struct syscall_input *in,
+		     const struct syscall_entry *entry)
 {
 	u32 i = find(a, in->pid);
-	const struct syscall_entry *entry;
 
-	if (i == NONE || !in->ip)
+	if (!entry || (strcmp(entry->name, "execve") != 0 && strcmp(entry->name, "execveat") != 0))
+		return NONE;
+	if (i != NONE && a->calls[i].e.entry == entry)
+		return NONE;
+	for (u32 j = a->oldest; j != NONE; j = a->calls[j].newer) {
+		const struct syscall_event *e = &a->calls[j].e;
+
+		if (e->entry == entry && e->tgid == in->pid && e->pid != in->pid) {
+			if (i != NONE)
+				emit(a, i, SYSCALL_NEVER);
+			return j;
+		}
+	}
+	return NONE;
+}
+
+/* The open call that a return speaks of; one of another function means a lost entry. */
+static u32 returned(struct assemble *a, const struct syscall_input *in)
+{
+	const struct syscall_entry *entry = in->ip ? syscall_table_at(a->o.table, in->ip) : NULL;
+	u32 i = of_thread(a, in, entry);
+
+	if (i != NONE)
 		return i;
-	entry = syscall_table_at(a->o.table, in->ip);
-	if (entry == a->calls[i].e.entry)
+	i = find(a, in->pid);
+	if (i == NONE || !in->ip || entry == a->calls[i].e.entry)
 		return i;
 	emit(a, i, SYSCALL_UNFINISHED);
 	return NONE;
 }
 
+/* That a call never returns is told late: its pid may be another task's by then, in another call. */
+static void never(struct assemble *a, const struct syscall_input *in)
+{
+	u32 i = find(a, in->pid);
+
+	if (i != NONE && (!in->ip || syscall_table_at(a->o.table, in->ip) == a->calls[i].e.entry))
+		emit(a, i, SYSCALL_NEVER);
+}
+
 static void leave(struct assemble *a, const struct syscall_input *in)
 {
-	u32 i = ended(a, in);
+	u32 i = returned(a, in);
 	struct syscall_event *e;
 	enum syscall_state state;
 
@@ -265,8 +300,6 @@ static void leave(struct assemble *a, const struct syscall_input *in)
 
 int assemble_add(struct assemble *a, const struct syscall_input *in)
 {
-	u32 i;
-
 	switch (in->type) {
 	case SYSCALL_IN_ENTER:
 		enter(a, in);
@@ -277,9 +310,7 @@ int assemble_add(struct assemble *a, const struct syscall_input *in)
 		leave(a, in);
 		return 0;
 	case SYSCALL_IN_NEVER:
-		i = ended(a, in);
-		if (i != NONE)
-			emit(a, i, SYSCALL_NEVER);
+		never(a, in);
 		return 0;
 	case SYSCALL_IN_LOST:
 		a->counts.lost += in->count;
