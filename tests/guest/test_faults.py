@@ -7,7 +7,7 @@ import subprocess
 
 from daemon import binary
 from guest import Guest, wait_for
-from testlib import LONG, each_kernel, main
+from testlib import LONG, first_kernel, main
 from truth import Truth
 
 PATCHER = pathlib.Path(__file__).resolve().parents[2] / "patcher"
@@ -55,7 +55,7 @@ def lent(truth):
             if "module_alloc" in line or "execmem" in line}
 
 
-@each_kernel
+@first_kernel
 def test_every_point(flavour):
     program = binary("attach_cycle_faults")
     with Guest(flavour) as g:

@@ -37,7 +37,7 @@ import re
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import LONG, each_kernel, main
+from testlib import LONG, last_kernel, main
 
 ROUNDS = 200 if LONG else 60
 SYSCALL = "x64_sys_call"
@@ -294,7 +294,7 @@ def assert_would_fail(events, b):
     raise AssertionError("entries are missing, and nobody complains")
 
 
-@each_kernel
+@last_kernel
 def test_same_trees(flavour):
     # nothing else runs; one thread: see Guest
     with Guest(flavour, load="none", thread="single") as g:

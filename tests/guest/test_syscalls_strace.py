@@ -6,7 +6,7 @@ import re
 
 from daemon import Daemon
 from guest import Guest, Skip
-from testlib import each_kernel, main
+from testlib import last_kernel, main
 from truth import attach
 
 PROGRAMS = ["syscallset known", "ls -l /proc/self", "sh -c 'echo one | cat; cp /etc/x /tmp/y; true'",
@@ -123,7 +123,7 @@ def compare(g, d, command, count):
             count.compare(call, mine[i] if i < len(mine) else ("-", [], "-"))
 
 
-@each_kernel
+@last_kernel
 def test_strace(flavour):
     with Guest(flavour) as g, Daemon() as d:
         if g.sh("strace -V")[0] != 0:

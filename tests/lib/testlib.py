@@ -30,6 +30,18 @@ def each_kernel(test):
     return test
 
 
+def last_kernel(test):
+    """As each_kernel() in the long run; the short one has time for the last of them only."""
+    test.flavours = kernels() if LONG else kernels()[-1:]
+    return test
+
+
+def first_kernel(test):
+    """The same with the first."""
+    test.flavours = kernels() if LONG else kernels()[:1]
+    return test
+
+
 def _cases(module):
     for name, f in list(vars(module).items()):
         if not name.startswith("test_") or not callable(f):
