@@ -65,6 +65,7 @@ class GuestTimeout(GuestError):
 
 
 BOOT_TRIES = 3
+POKE_EVERY = 5  # seconds without an answer
 
 
 def wait_for(what, condition, timeout=30, every=0.05):
@@ -132,7 +133,7 @@ class Guest:
         self.reboot, self.thread = reboot, thread
         self.process = self.qmp = self.channel = None
         self.buf = b""
-        self.token = 0
+        self.token = self.silent = 0
         self.dir = self._text = None
 
     # life
@@ -274,8 +275,15 @@ class Guest:
                 raise GuestError("guest is gone; console ends with:\n" +
                                  self._tail(self.console_path))
             self.buf += part
+            self.silent = 0
         elif self.process.poll() is not None:
             raise GuestError(f"QEMU ended with status {self.process.returncode}")
+        else:
+            # Now and then an interrupt of the guest's port is lost, and it waits for ever with the guest
+            # idle and well, nothing attached. Another byte makes another; init passes over empty lines.
+            self.silent += 1
+            if self.token and self.silent % POKE_EVERY == 0:
+                self.channel.sendall(b"\n")
 
     def _vcpus(self):
         """What each vCPU is doing, twice: for a guest that does not answer."""
