@@ -65,7 +65,6 @@ class GuestTimeout(GuestError):
 
 
 BOOT_TRIES = 3
-POKE_EVERY = 5  # seconds without an answer
 
 
 def wait_for(what, condition, timeout=30, every=0.05):
@@ -133,7 +132,7 @@ class Guest:
         self.reboot, self.thread = reboot, thread
         self.process = self.qmp = self.channel = None
         self.buf = b""
-        self.token = self.silent = 0
+        self.token = 0
         self.dir = self._text = None
 
     # life
@@ -275,15 +274,8 @@ class Guest:
                 raise GuestError("guest is gone; console ends with:\n" +
                                  self._tail(self.console_path))
             self.buf += part
-            self.silent = 0
         elif self.process.poll() is not None:
             raise GuestError(f"QEMU ended with status {self.process.returncode}")
-        else:
-            # Now and then an interrupt of the guest's port is lost, and it waits for ever with the guest
-            # idle and well, nothing attached. Another byte makes another; init passes over empty lines.
-            self.silent += 1
-            if self.token and self.silent % POKE_EVERY == 0:
-                self.channel.sendall(b"\n")
 
     def _vcpus(self):
         """What each vCPU is doing, twice: for a guest that does not answer."""
@@ -314,8 +306,20 @@ class Guest:
         token = f"hvf-{os.getpid()}-{self.token}"
         if "\n" in cmd:
             cmd = f'eval "$(echo {base64.b64encode(cmd.encode()).decode()} | base64 -d)"'
-        self.channel.sendall(f"{token} {timeout} {cmd}\n".encode())
-        end = time.monotonic() + timeout + 30
+        line = f"{token} {timeout} {cmd}\n".encode()
+        self.channel.sendall(line)
+        try:
+            return self._answer(token, time.monotonic() + timeout + 10)
+        except GuestTimeout:
+            # By now init has killed it. Now and then QEMU's serial port stops taking bytes from its socket:
+            # the guest is idle and well, no interrupt is pending, init polls its port.
+            print("no answer on the command channel; opening it again", flush=True)
+            self.channel.close()
+            self.channel, self.buf = self._connect(self.dir / "channel"), b""
+            self.channel.sendall(b"\n" + line)
+            return self._answer(token, time.monotonic() + timeout + 30)
+
+    def _answer(self, token, end):
         # answers to commands that were given up come first
         while True:
             word = self._line(end).split()
