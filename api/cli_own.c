@@ -36,18 +36,8 @@ static void add_program(struct vmm_args *a)
 
 static void own_args(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm)
 {
-	const char *append = o->append ? o->append : "";
-
 	add_program(a);
-	vmm_arg(a, "--kernel");
-	vmm_arg(a, "%s", o->kernel);
-	if (o->initrd) {
-		vmm_arg(a, "--initrd");
-		vmm_arg(a, "%s", o->initrd);
-	}
-	vmm_arg(a, "--append");
-	vmm_arg(a, "%s%s%s", strstr(append, "console=") ? "" : "console=ttyS0",
-		*append && !strstr(append, "console=") ? " " : "", append);
+	vmm_boot_args(a, "--", o);
 	vmm_arg(a, "--cpus");
 	vmm_arg(a, "%u", o->cpus);
 	vmm_arg(a, "--memory");

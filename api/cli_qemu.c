@@ -67,23 +67,13 @@ static void add_machine(struct vmm_args *a, const struct guest_opts *o)
 
 static void qemu_args(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm)
 {
-	const char *append = o->append ? o->append : "";
-
 	vmm_arg(a, QEMU);
 	add_machine(a, o);
 	vmm_arg(a, "-nodefaults");
 	vmm_arg(a, "-no-user-config");
 	vmm_arg(a, "-display");
 	vmm_arg(a, "none");
-	vmm_arg(a, "-kernel");
-	vmm_arg(a, "%s", o->kernel);
-	if (o->initrd) {
-		vmm_arg(a, "-initrd");
-		vmm_arg(a, "%s", o->initrd);
-	}
-	vmm_arg(a, "-append");
-	vmm_arg(a, "%s%s%s", strstr(append, "console=") ? "" : "console=ttyS0",
-		*append && !strstr(append, "console=") ? " " : "", append);
+	vmm_boot_args(a, "-", o);
 	for (size_t i = 0; i < o->n_disks; i++)
 		add_drive(a, o->disks[i], disk_is_qcow2(o->disks[i]) ? "qcow2" : "raw");
 	vmm_arg(a, "-chardev");

@@ -36,6 +36,22 @@ void vmm_arg(struct vmm_args *a, const char *fmt, ...)
 	va_end(ap);
 }
 
+void vmm_boot_args(struct vmm_args *a, const char *dash, const struct guest_opts *o)
+{
+	const char *append = o->append ? o->append : "";
+	bool console = strstr(append, "console=");
+
+	vmm_arg(a, "%skernel", dash);
+	vmm_arg(a, "%s", o->kernel);
+	if (o->initrd) {
+		vmm_arg(a, "%sinitrd", dash);
+		vmm_arg(a, "%s", o->initrd);
+	}
+	vmm_arg(a, "%sappend", dash);
+	vmm_arg(a, "%s%s%s", console ? "" : "console=ttyS0", *append && !console ? " " : "",
+		append);
+}
+
 static void args_deinit(struct vmm_args *a)
 {
 	for (size_t i = 0; i < a->n; i++)

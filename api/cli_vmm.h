@@ -42,6 +42,9 @@ struct vmm_args {
 /* vmm_arg - one word more */
 void vmm_arg(struct vmm_args *a, const char *fmt, ...) printf_like(2, 3);
 
+/* vmm_boot_args - kernel, initrd and command line; @dash is what options begin with */
+void vmm_boot_args(struct vmm_args *a, const char *dash, const struct guest_opts *o);
+
 /* A program that runs guests. It must take itself into the background once the guest runs. */
 struct vmm_kind {
 	const char *name;
