@@ -7,6 +7,7 @@
 #include "machine/console.h"
 #include "machine/machine.h"
 #include "machine/options.h"
+#include "machine/output.h"
 #include "machine/sandbox.h"
 
 #include "base/cleanup.h"
@@ -17,6 +18,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 
 static int fail(const struct err *err)
 {
@@ -138,6 +140,7 @@ int main(int argc, char **argv)
 	struct machine *m = NULL;
 	struct err err = { 0 };
 	struct options o;
+	struct stat st;
 	int status;
 
 	status = options_parse(argc, argv, &o);
@@ -159,6 +162,8 @@ int main(int argc, char **argv)
 	config.n_disks = o.n_disks;
 	if (o.console)
 		config.out_fd = open(o.console, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (config.out_fd >= 0 && fstat(config.out_fd, &st) == 0 && S_ISREG(st.st_mode))
+		output_limit(OUTPUT_FILE_MAX);
 	signals = open_signals();
 	if (config.out_fd < 0 || signals < 0) {
 		(void)err_set(&err, -errno, ERR_IO, 0, "%s: %s", o.console ? o.console : "signals",

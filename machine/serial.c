@@ -5,10 +5,9 @@
  */
 #include "machine/serial.h"
 
-#include <errno.h>
+#include "machine/output.h"
+
 #include <linux/serial_reg.h>
-#include <poll.h>
-#include <unistd.h>
 
 void serial_init(struct serial *s, struct irq_line irq, int out_fd)
 {
@@ -65,25 +64,12 @@ static u8 take(struct serial *s)
 	return byte;
 }
 
-/* Output that cannot be written is lost, as on a wire without anybody at its end. */
-static void send_byte(const struct serial *s, u8 byte)
-{
-	while (s->out_fd >= 0 && write(s->out_fd, &byte, 1) < 0) {
-		struct pollfd p = { .fd = s->out_fd, .events = POLLOUT };
-
-		if (errno == EAGAIN)
-			(void)poll(&p, 1, -1);
-		else if (errno != EINTR)
-			return;
-	}
-}
-
 static void transmit(struct serial *s, u8 byte)
 {
 	if (s->mcr & UART_MCR_LOOP)
 		push(s, byte);
 	else
-		send_byte(s, byte);
+		output_write(s->out_fd, &byte, 1);
 	s->thr_empty_irq = true;
 }
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A console: hvc0 in the guest. See virtio_devices.h. */
+#include "machine/output.h"
 #include "machine/virtio_devices.h"
 
-#include <errno.h>
 #include <linux/virtio_console.h>
 #include <linux/virtio_ids.h>
-#include <poll.h>
-#include <unistd.h>
 
 enum {
 	QUEUE_RECEIVE,
@@ -14,28 +12,10 @@ enum {
 	N_QUEUES
 };
 
-/* As with the serial port, what cannot be written is lost, and who does not read is waited for. */
-static void write_out(int fd, const u8 *p, size_t n)
-{
-	while (fd >= 0 && n) {
-		struct pollfd w = { .fd = fd, .events = POLLOUT };
-		ssize_t did = write(fd, p, n);
-
-		if (did >= 0) {
-			p += did;
-			n -= (size_t)did;
-		} else if (errno == EAGAIN) {
-			(void)poll(&w, 1, -1);
-		} else if (errno != EINTR) {
-			return;
-		}
-	}
-}
-
 static u32 transmit(const struct virtio_console *v, const struct virtq_chain *c)
 {
 	for (u32 i = 0; i < c->n_out; i++)
-		write_out(v->out_fd, c->iov[i].iov_base, c->iov[i].iov_len);
+		output_write(v->out_fd, c->iov[i].iov_base, c->iov[i].iov_len);
 	return 0;
 }
 

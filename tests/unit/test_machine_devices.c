@@ -3,6 +3,7 @@
 #include "machine/bus.h"
 #include "machine/legacy_x86.h"
 #include "machine/mem.h"
+#include "machine/output.h"
 #include "machine/serial.h"
 
 #include <errno.h>
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,6 +49,27 @@ static void test_ram_has_a_hole(void **state)
 	assert_false(mem_write(&m, gpa(5 * GIB - 3), &word, 4));
 	mem_deinit(&m);
 	mem_deinit(&m);
+}
+
+/* A guest that writes without end fills nothing. */
+static void test_output_has_a_limit(void **state)
+{
+	char path[] = "/tmp/hvf-output-XXXXXX";
+	u8 many[1000] = { 0 };
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	unlink(path);
+	output_limit(1500);
+	output_write(-1, many, sizeof(many));
+	for (int i = 0; i < 4; i++)
+		output_write(fd, many, sizeof(many));
+	assert_int_equal(lseek(fd, 0, SEEK_END), 1500);
+	output_limit(UINT64_MAX);
+	output_write(fd, many, sizeof(many));
+	assert_int_equal(lseek(fd, 0, SEEK_END), 2500);
+	close(fd);
 }
 
 static void test_ram_sizes(void **state)
@@ -311,13 +334,10 @@ static void test_power_off(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ram_has_a_hole),
-		cmocka_unit_test(test_ram_sizes),
-		cmocka_unit_test(test_bus),
-		cmocka_unit_test(test_serial_transmits),
-		cmocka_unit_test(test_serial_receives),
-		cmocka_unit_test(test_serial_is_found),
-		cmocka_unit_test(test_legacy),
+		cmocka_unit_test(test_ram_has_a_hole),     cmocka_unit_test(test_ram_sizes),
+		cmocka_unit_test(test_output_has_a_limit), cmocka_unit_test(test_bus),
+		cmocka_unit_test(test_serial_transmits),   cmocka_unit_test(test_serial_receives),
+		cmocka_unit_test(test_serial_is_found),    cmocka_unit_test(test_legacy),
 		cmocka_unit_test(test_power_off),
 	};
 
