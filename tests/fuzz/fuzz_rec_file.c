@@ -3,8 +3,7 @@
  * Recordings. The input is (1) a file as it is, (2) chunks whose checksums are put right first, so that
  * what lies behind them is reached, and (3) records to write: what is written must come back.
  */
-#include "tracers/output.h"
-#include "tracers/rec_format.h"
+#include "tests/unit/test_tracers_file.h"
 
 #include "base/cursor.h"
 
@@ -56,16 +55,6 @@ static void read_everything(const void *data, size_t len)
 	out_layout_destroy(layout);
 	buf_deinit(&b);
 	rec_reader_close(r);
-}
-
-static void add_chunk(struct buf *b, u8 type, const void *payload, u32 len)
-{
-	u32 crc = rec_crc32(rec_crc32(0, &type, 1), payload, len);
-
-	buf_add(b, &type, 1);
-	buf_add(b, &len, 4);
-	buf_add(b, payload, len);
-	buf_add(b, &crc, 4);
 }
 
 static void read_forged(const u8 *data, size_t size)

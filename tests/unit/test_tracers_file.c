@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recordings: what is written comes back; a cut file up to its cut; a damaged one never as good. */
-#include "tracers/output.h"
-#include "tracers/rec_format.h"
+#include "tests/unit/test_tracers_file.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -317,16 +316,6 @@ static void refuses_other_files(void **state)
 	assert_int_equal(rec_reader_open_mem(file.data, file.len, &r, &err), -EBADMSG);
 	assert_non_null(strstr(err.msg, "version 9"));
 	buf_deinit(&file);
-}
-
-static void add_chunk(struct buf *b, u8 type, const void *payload, u32 len)
-{
-	u32 crc = rec_crc32(rec_crc32(0, &type, 1), payload, len);
-
-	buf_add(b, &type, 1);
-	buf_add(b, &len, 4);
-	buf_add(b, payload, len);
-	buf_add(b, &crc, 4);
 }
 
 /* Right checksums, wrong contents: what a forger writes. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recordings of version 3: values and prototypes, switches, turns; versions 1 and 2 are still read. */
-#include "tracers/output.h"
-#include "tracers/rec_format.h"
+#include "tests/unit/test_tracers_file.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -177,16 +176,6 @@ static void values_come_back(void **state)
 	assert_int_equal(kind, REC_END);
 	rec_reader_close(reader);
 	buf_deinit(&b);
-}
-
-static void add_chunk(struct buf *b, u8 type, const void *payload, u32 len)
-{
-	u32 crc = rec_crc32(rec_crc32(0, &type, 1), payload, len);
-
-	buf_add(b, &type, 1);
-	buf_add(b, &len, 4);
-	buf_add(b, payload, len);
-	buf_add(b, &crc, 4);
 }
 
 /* One symbol and then a chunk: what reading its first item gives. */
