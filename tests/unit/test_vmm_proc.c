@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Whose process is it? What vmm/proc.c says of sockets and command lines. */
+#include "vmm/proc.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* A process that was started with "-uuid abc", holds none of our sockets and waits for its end. */
+static pid_t start_other(void)
+{
+	int ready[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0) {
+		dup2(ready[1], 1);
+		close_range(3, ~0u, 0);
+		execl("/bin/sh", "sh", "-c", "echo; kill -STOP $$", "-uuid", "abc", NULL);
+		_exit(1);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void end_other(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+static void other_end_of_a_socket(void **state)
+{
+	pid_t other;
+	int pair[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	other = start_other();
+	assert_int_equal(proc_holds_peer(getpid(), pair[0]), 1);
+	assert_int_equal(proc_holds_peer(other, pair[0]), 0);
+	end_other(other);
+	/* nobody holds it: gone, or told as nothing */
+	close(pair[1]);
+	assert_true(proc_holds_peer(getpid(), pair[0]) <= 0);
+	close(pair[0]);
+}
+
+static void words_of_a_command_line(void **state)
+{
+	pid_t other = start_other();
+
+	(void)state;
+	assert_true(proc_has_option(other, "-uuid", "abc"));
+	assert_false(proc_has_option(other, "-uuid", "ab"));
+	assert_false(proc_has_option(other, "uuid", "abc"));
+	assert_false(proc_has_option(other, "-uuid", "abcd"));
+	assert_false(proc_has_option(other, "-c", "abc"));
+	assert_true(proc_arg_contains(other, "bc"));
+	end_other(other);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(other_end_of_a_socket),
+		cmocka_unit_test(words_of_a_command_line),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
