@@ -23,7 +23,8 @@ def start(state, fds, env, listen=()):
     # LISTEN_PID is known only in the child: a shell sets it and becomes the daemon
     argv = ["sh", "-c", 'LISTEN_PID=$$ exec "$@"', "sh", os.environ["HVFTRACED"], "--state-dir", state]
     return subprocess.Popen([*argv, *listen], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, env={**os.environ, **env}, preexec_fn=hand_over, close_fds=False)
+                            stderr=subprocess.STDOUT, text=True, env={**os.environ, **env},
+                            preexec_fn=hand_over, close_fds=False)
 
 
 def ask(sock, address):
