@@ -76,6 +76,11 @@ static agent_u64 tasks_off(const struct agent_header *hdr)
 	return sites_off(hdr) + (agent_u64)hdr->site_slots * sizeof(struct agent_site);
 }
 
+static agent_u64 scratch_off(const struct agent_header *hdr)
+{
+	return tasks_off(hdr) + (agent_u64)hdr->task_slots * sizeof(struct agent_task);
+}
+
 int agent_layout(struct agent_header *hdr)
 {
 	if (check_sizes(hdr))
@@ -87,12 +92,13 @@ int agent_layout(struct agent_header *hdr)
 	hdr->reclaim_off = reclaim_off(hdr);
 	hdr->sites_off = sites_off(hdr);
 	hdr->tasks_off = tasks_off(hdr);
+	hdr->scratch_off = scratch_off(hdr);
 	return 0;
 }
 
 agent_u64 agent_data_bytes(const struct agent_header *hdr)
 {
-	return page_up(hdr->tasks_off + (agent_u64)hdr->task_slots * sizeof(struct agent_task));
+	return page_up(hdr->scratch_off + hdr->nr_cpus * sizeof(struct agent_scratch));
 }
 
 agent_u64 agent_text_bytes(const struct agent_header *hdr)
@@ -224,6 +230,17 @@ static int put_return(agent_u8 *field, agent_u64 field_va, agent_u64 thunk)
 	return 0;
 }
 
+/* The field of `call rel32`; where the guest has no such function, it gives -1. */
+static int put_call(agent_u8 *field, agent_u64 next_va, agent_u64 function)
+{
+	static const agent_u8 none[] = { 0x48, 0x83, 0xc8, 0xff, 0x90 }; /* orq $-1, %rax; nop */
+
+	if (function)
+		return put_s32(field, (agent_s64)(function - next_va));
+	memcpy(field - 1, none, sizeof(none));
+	return 0;
+}
+
 static int put_task(const struct agent_fixup *f, agent_s64 value, agent_u8 *field)
 {
 	if (value < 0 || value > TASK_STRUCT_MAX)
@@ -276,6 +293,10 @@ static int link_one(const struct agent_fixup *f, const struct agent_header *hdr,
 		return put_u8(field, __builtin_ctz(hdr->ring_slots));
 	case AGENT_FIX_NR_CPUS:
 		return put_s32(field, hdr->nr_cpus);
+	case AGENT_FIX_CALL_STACK:
+	case AGENT_FIX_CALL_COPY:
+	case AGENT_FIX_CALL_STRNCPY:
+		return put_call(field, next_va, (agent_u64)values[f->kind]);
 	default:
 		return -EINVAL;
 	}
@@ -290,7 +311,8 @@ int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
 	if (hdr->magic != AGENT_MAGIC || hdr->abi_version != AGENT_ABI_VERSION ||
 	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr) ||
 	    hdr->frames_off != frames_off(hdr) || hdr->reclaim_off != reclaim_off(hdr) ||
-	    hdr->sites_off != sites_off(hdr) || hdr->tasks_off != tasks_off(hdr))
+	    hdr->sites_off != sites_off(hdr) || hdr->tasks_off != tasks_off(hdr) ||
+	    hdr->scratch_off != scratch_off(hdr))
 		return -EINVAL;
 	for (i = 0; i < blob->n_fixups; i++) {
 		const struct agent_fixup *f = &blob->fixups[i];

@@ -73,6 +73,8 @@ static struct {
 	u32 n_path;
 } step;
 static u64 fake_tsc, fake_tick;
+static const struct rig *open_rig; /* the last that was opened */
+static bool cli_done;
 
 static void *data_at(const struct rig *r, u64 off)
 {
@@ -141,12 +143,43 @@ static void link_text(struct rig *r)
 	if (r->opts.thunk)
 		v[AGENT_FIX_RETURN] = (s64)(uintptr_t)(r->sites + THUNK);
 
+	for (u32 i = 0; i < 3 && r->opts.calls; i++)
+		v[AGENT_FIX_CALL_STACK + i] =
+			(s64)(uintptr_t)(r->sites + (size_t)(RIG_CALL_STACK + i) * SITE_BYTES);
+
 	memcpy(r->text, b->text, b->text_bytes);
 	assert_int_equal(agent_link(b, r->hdr, v, r->text), 0);
 	choose_tracer(r);
 	for (u32 i = 0; i < RIG_SITES; i++)
 		make_site(r, i, (u64)(uintptr_t)r->text + b->ftrace_caller);
 	assert_int_equal(mprotect(r->text, r->text_bytes + SITES_BYTES, PROT_READ | PROT_EXEC), 0);
+}
+
+static void on_step(int sig, siginfo_t *info, void *uc);
+
+/*
+ * cli and sti are not for a user process: done here instead. Where instructions are stepped through, the next
+ * one would be executed before its trap.
+ */
+static void on_privileged(int sig, siginfo_t *info, void *uc)
+{
+	greg_t *regs = ((ucontext_t *)uc)->uc_mcontext.gregs;
+	u64 off = (u64)regs[REG_RIP] - (u64)(uintptr_t)open_rig->text;
+	u8 insn = off < open_rig->text_bytes ? open_rig->text[off] : 0;
+
+	if (insn != 0xfa && insn != 0xfb) {
+		signal(SIGSEGV, SIG_DFL); /* and again */
+		return;
+	}
+	regs[REG_RIP]++;
+	cli_done = insn == 0xfa;
+	if (regs[REG_EFL] & FLAG_TF)
+		on_step(sig, info, uc);
+}
+
+bool rig_irqs_off(void)
+{
+	return cli_done;
 }
 
 void rig_open(struct rig *r, const struct rig_opts *opts)
@@ -161,8 +194,13 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 				    .task_slots = opts->tasks,
 				    .enabled = 1 };
 
+	struct sigaction sa = { .sa_sigaction = on_privileged,
+				.sa_flags = SA_SIGINFO | SA_NODEFER };
+
 	memset(r, 0, sizeof(*r));
 	r->opts = *opts;
+	hdr.stack_max = AGENT_MAX_STACK;
+	hdr.calls = opts->calls ? AGENT_CALL_STACK | AGENT_CALL_COPY | AGENT_CALL_STRNCPY : 0;
 	hdr.nr_cpus = opts->nr_cpus ? opts->nr_cpus : RIG_CPUS;
 	assert_int_equal(agent_layout(&hdr), 0);
 	r->data_bytes = agent_data_bytes(&hdr);
@@ -197,6 +235,9 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 		r->percpu[i].preempt_count = RIG_PREEMPT_IDLE;
 		r->percpu[i].current_task = &r->task[i];
 	}
+	open_rig = r;
+	cli_done = false;
+	assert_int_equal(sigaction(SIGSEGV, &sa, NULL), 0);
 	rig_on(r, 0);
 }
 
@@ -318,6 +359,15 @@ static bool is_now(void)
 	return step.at < RIG_EVERY(0, 0) ? step.count == step.at : step.count % n == i;
 }
 
+/* Whatever comes leaves interrupts as they were. */
+static void do_inject(void)
+{
+	bool was = cli_done;
+
+	step.inject(step.rig, step.arg);
+	cli_done = was;
+}
+
 /* SIGTRAP: before each instruction once TF is set. */
 static void on_step(int sig, siginfo_t *info, void *uc)
 {
@@ -342,7 +392,7 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 	}
 	step.flags_pushed = step.rig->text[off] == 0x9c;
 	if (step.inject && is_now()) {
-		step.inject(step.rig, step.arg);
+		do_inject();
 		if (step.at < RIG_EVERY(0, 0))
 			regs[REG_EFL] &= ~FLAG_TF;
 	}
@@ -421,7 +471,7 @@ static void on_break(int sig, siginfo_t *info, void *uc)
 	(void)info;
 	assert_true(off < step.rig->text_bytes);
 	put_byte(step.rig, step.rig->text + off, broken);
-	step.inject(step.rig, step.arg);
+	do_inject();
 }
 
 void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),

@@ -50,6 +50,14 @@ struct rig_opts {
 	u32 tasks; /* task_slots */
 	bool no_migrate; /* the kernel has no migration_disabled */
 	bool thunk; /* return through a thunk */
+	bool calls; /* the guest has functions for the agent to call: sites RIG_CALL_* */
+};
+
+/* Sites that stand for functions of the guest's which the agent calls; their bodies are the test's. */
+enum {
+	RIG_CALL_STACK = RIG_SITES - 3,
+	RIG_CALL_COPY,
+	RIG_CALL_STRNCPY
 };
 
 struct rig {
@@ -161,6 +169,9 @@ u64 rig_regs_parent(void);
 #define RIG_EVERY(n, i) (1u << 31 | (n) << 16 | (i))
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
+
+/** rig_irqs_off - does the agent have interrupts off, by cli? Nobody but an NMI may come then */
+bool rig_irqs_off(void);
 
 /** rig_site - the agent's site table says @what of @site from now on */
 void rig_site(struct rig *r, u32 site, u32 what);
