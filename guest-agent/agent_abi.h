@@ -19,6 +19,10 @@
  *                                      | struct agent_site [site_slots]       |
  *                                      +--------------------------------------+ header.tasks_off
  *                                      | struct agent_task [task_slots]       |
+ *                                      +--------------------------------------+ header.steps_off
+ *                                      | struct agent_user_step [1024]        |
+ *                                      +--------------------------------------+ header.followed_off
+ *                                      | agent_u64 followed, a bit for each pid |
  *                                      +--------------------------------------+
  *
  * Text refers to data, to per-CPU variables and to task_struct members through fields which the
@@ -29,7 +33,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 5
+#define AGENT_ABI_VERSION 6
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -55,12 +59,13 @@
 #define AGENT_FIX_RECLAIM      17 /* rel32 to data + reclaim_off */
 #define AGENT_FIX_FRAME_MASK   18 /* nr_frames - 1 */
 #define AGENT_FIX_TRAMP_BYTES  19 /* nr_frames * AGENT_TRAMP_BYTES */
-#define AGENT_FIX_MAX          20
+#define AGENT_FIX_COPY_USER    20 /* rel32 to V copy_from_user_nofault(); 0: to text + addend */
+#define AGENT_FIX_MAX          21
 
 #define AGENT_RECORD_BYTES  24
 #define AGENT_CPU_BYTES     256
 #define AGENT_CPU_OFF       4096
-#define AGENT_TEXT_BYTES    12288 /* of code; trampolines follow */
+#define AGENT_TEXT_BYTES    20480 /* of code; trampolines follow */
 #define AGENT_MAX_PIDS      64
 #define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
 #define AGENT_MIN_SLOTS     64
@@ -126,7 +131,10 @@
 #define AGENT_DATA_RETVAL 0x100 /* rax; GRAPH_RETURN */
 #define AGENT_DATA_DEPTH \
 	0x200 /* calls followed around this one in its task; GRAPH_RETURN under a threshold */
-#define AGENT_DATA_NR      0x300 /* orig_ax; entry of a site with SYSCALL and NR */
+#define AGENT_DATA_NR   0x300 /* orig_ax; entry of a site with SYSCALL and NR */
+#define AGENT_DATA_NR32 0x301 /* the same, of a call of the 32-bit ABI */
+#define AGENT_DATA_WHO \
+	0x302 /* 63..32 low half of its cgroup's id, 31..0 uid; entry of a site with SYSCALL */
 #define AGENT_DATA_CAPTURE 0x400 /* | program; see struct agent_capture */
 #define AGENT_DATA_KEY     0x500
 #define AGENT_DATA_BYTES   0x600 /* | 0, 1 ... */
@@ -142,6 +150,9 @@
 #define AGENT_OPT_NO_IRQS 0x8 /* do not follow what hard interrupts call */
 #define AGENT_OPT_SWITCHES \
 	0x10 /* some site has AGENT_SITE_SWITCH: sites are looked up before pids are */
+#define AGENT_OPT_FOLLOW 0x20 /* tasks by header.followed_off, and what they fork; not by pids */
+#define AGENT_OPT_WHO    0x40 /* entries of system calls have a DATA_WHO */
+#define AGENT_OPT_UIDS   0x80 /* only tasks with header.uid */
 
 /* agent_site.what */
 #define AGENT_SITE_ROOT    0x001 /* -g: with AGENT_OPT_ROOTS, it and what it calls is followed */
@@ -160,7 +171,12 @@
 #define AGENT_SITE_CAPTURE_SHIFT \
 	16 /* number + 1 of its program in header.captures; 0: none. It is recorded by that alone */
 #define AGENT_SITE_CAPTURE_MASK 0x1f
-#define AGENT_SITE_PROBES       32 /* slots looked at from agent_site_slot() on, circular */
+#define AGENT_SITE_FORK         0x4000 /* wake_up_new_task(): with FOLLOW, its task is followed as well */
+#define AGENT_SITE_EXIT         0x8000 /* do_exit(): is followed no more */
+#define AGENT_SITE_USER_SHIFT \
+	21 /* number + 1 of its first step, see agent_user.h; 0: none. With SYSCALL */
+#define AGENT_SITE_USER_MASK 0x7ff
+#define AGENT_SITE_PROBES    32 /* slots looked at from agent_site_slot() on, circular */
 
 /* agent_capture.flags */
 #define AGENT_CAPTURE_RETURN  0x1 /* base is what the function returns */
@@ -204,10 +220,13 @@
 #ifndef __ASSEMBLER__
 typedef unsigned char agent_u8;
 typedef unsigned short agent_u16;
+typedef short agent_s16;
 typedef unsigned int agent_u32;
 typedef int agent_s32;
 typedef unsigned long long agent_u64;
 typedef long long agent_s64;
+
+#include "guest-agent/agent_user.h"
 
 struct agent_fixup {
 	agent_u32 off; /* of the field, from the start of text */
@@ -282,7 +301,13 @@ struct agent_header {
 	agent_u32 pad3; /* H, change only while not enabled */
 	agent_u64 kernel_half; /* lowest address that a capture may be of */
 	struct agent_capture captures[AGENT_MAX_CAPTURES];
+	agent_u64 steps_off; /* of struct agent_user_step [AGENT_USER_STEPS] */
+	agent_u64 followed_off; /* of agent_u64 [AGENT_FOLLOWED_WORDS] */
+	struct agent_where where; /* H, change only while not enabled */
+	agent_u32 uid; /* H */
+	agent_u32 pad4;
 };
+#define AGENT_FOLLOWED_WORDS ((AGENT_PID_MASK + 1) / 64)
 
 /*
  * What is asked of one call site: a hash table that the host fills while the agent is off. A site
@@ -351,14 +376,18 @@ struct agent_frame {
 };
 
 /* agent_frame.state. What is said to be inherited goes over to the calls inside. */
-#define AGENT_FRAME_TASK        0x001 /* a word of struct agent_task may name it */
-#define AGENT_FRAME_QUIET       0x002 /* its return is not recorded */
-#define AGENT_FRAME_NOTRACE     0x004 /* inherited: inside a function with AGENT_SITE_NOTRACE */
-#define AGENT_FRAME_ROOT        0x008 /* inherited: inside one with AGENT_SITE_ROOT */
-#define AGENT_FRAME_IRQ         0x010 /* inherited: which a hard interrupt called */
-#define AGENT_FRAME_RETVAL      0x020 /* its GRAPH_RETURN has a DATA_RETVAL */
-#define AGENT_FRAME_THRESHOLD   0x040 /* its entry was not recorded, its return may be */
-#define AGENT_FRAME_CAPTURE     0x080 /* its return records a capture; the program instead of a depth */
+#define AGENT_FRAME_TASK      0x001 /* a word of struct agent_task may name it */
+#define AGENT_FRAME_QUIET     0x002 /* its return is not recorded */
+#define AGENT_FRAME_NOTRACE   0x004 /* inherited: inside a function with AGENT_SITE_NOTRACE */
+#define AGENT_FRAME_ROOT      0x008 /* inherited: inside one with AGENT_SITE_ROOT */
+#define AGENT_FRAME_IRQ       0x010 /* inherited: which a hard interrupt called */
+#define AGENT_FRAME_RETVAL    0x020 /* its GRAPH_RETURN has a DATA_RETVAL */
+#define AGENT_FRAME_THRESHOLD 0x040 /* its entry was not recorded, its return may be */
+#define AGENT_FRAME_CAPTURE   0x080 /* its return records a capture; the program instead of a depth */
+#define AGENT_FRAME_USER \
+	0x100 /* steps are left for its return; where its registers are instead of a depth */
+#define AGENT_FRAME_RETRY \
+	0x200 /* first of seven bits, for steps from the first on: it failed at the entry */
 #define AGENT_FRAME_DEPTH_SHIFT 16 /* calls followed around it, 65535 at most */
 #define AGENT_FRAME_MAX_DEPTH   0xffffu
 

@@ -250,6 +250,26 @@ SYM_FUNC_END(gen_context)
 
 
 /*
+ * copy_user - the guest's copy_from_user_nofault(void *dst, const void __user *src, size_t size)
+ *
+ * In:       rdi, rsi, rdx; process context. Out: %rax 0, or not. Clobbers what a C function may.
+ *
+ * A direct call, so neither retpolines nor checks of indirect calls are in the way. Linux v6.1 and v6.12
+ * mm/maccess.c: with page faults disabled it fails where it would have to wait, it checks the range itself,
+ * and a fault in it is the guest's own exception table's. It is not a site that a trace of system calls arms;
+ * were it one, it would be recorded and no more, as only handlers lead here.
+ */
+SYM_FUNC_START(copy_user)
+	.byte	0xe8
+	.long	AGENT_HOLE
+	FIXUP	AGENT_FIX_COPY_USER, (.Lno_copy-agent_text)
+	RETURN
+.Lno_copy:
+	movl	$1, %eax
+	RETURN
+SYM_FUNC_END(copy_user)
+
+/*
  * COMM_RECORD - write one half of a COMM pair
  *
  * In:   %rax index of the pair's first, %rbx ring, %r11 task, %esi pid, \word half of the comm

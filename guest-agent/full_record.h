@@ -107,20 +107,69 @@ static agent_u64 call_reg(const struct call *c, agent_u64 regs, agent_u32 i)
 	return is32 ? (agent_u32)v : v;
 }
 
+static bool in_kernel(const struct call *c, agent_u64 p)
+{
+	return p >= c->h->kernel_half && p < -(agent_u64)CAPTURE_TOP;
+}
+
+/* Where handlers are shared by the ABIs the task's state says which one it is. */
+static bool is_call32(const struct call *c)
+{
+	agent_u32 at = c->h->where.task_status;
+
+	return c->what & AGENT_SITE_SYSCALL32 ||
+	       (at && (agent_u32)peek(c->task + at) & AGENT_TS_COMPAT);
+}
+
+/* The task's own credentials are changed by nobody else. */
+static agent_u32 task_uid(const struct call *c)
+{
+	const struct agent_where *w = &c->h->where;
+	agent_u64 cred = w->task_cred ? peek(c->task + w->task_cred) : 0;
+
+	return in_kernel(c, cred) ? (agent_u32)peek(cred + w->cred_uid) : 0xffffffff;
+}
+
+/*
+ * Its group, and what that hangs on, may be taken away at any time, and are freed after a grace period:
+ * without interrupts there is no end of that.
+ */
+static agent_u32 task_cgroup(const struct call *c)
+{
+	const struct agent_where *w = &c->h->where;
+	agent_u64 p, id = 0, saved;
+
+	if (!w->task_cgroups)
+		return 0;
+	saved = irq_save();
+	p = peek(c->task + w->task_cgroups);
+	p = in_kernel(c, p) ? peek(p + w->css_set_cgroup) : 0;
+	p = in_kernel(c, p) ? peek(p + w->cgroup_node) : 0;
+	if (in_kernel(c, p))
+		id = peek(p + w->node_id);
+	irq_restore(saved);
+	return (agent_u32)id;
+}
+
+static agent_u64 who(const struct call *c)
+{
+	return (agent_u64)task_cgroup(c) << 32 | task_uid(c);
+}
+
 /* A GRAPH_ENTRY of a system call's handler, or a FUNCTION. As record_call(). */
 __attribute__((noinline)) static bool record_syscall(const struct call *c, agent_u32 type,
 						     agent_u32 parent, const struct full_regs *r)
 {
 	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
 	agent_u64 regs = call_regs(r), low36 = record_low36(c->task, c->pid, type);
-	bool nr = regs && c->what & AGENT_SITE_NR;
+	bool nr = regs && c->what & AGENT_SITE_NR, is_who = c->h->options & AGENT_OPT_WHO;
 	agent_s64 at;
 
 	if (n > AGENT_MAX_ARGS)
 		n = AGENT_MAX_ARGS;
 	if (unlikely(!regs))
 		n = 0;
-	at = reserve(c, 1 + n + nr);
+	at = reserve(c, 1 + n + nr + is_who);
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
 		return false;
@@ -128,7 +177,10 @@ __attribute__((noinline)) static bool record_syscall(const struct call *c, agent
 	for (agent_u32 i = 0; i < n; i++)
 		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, call_reg(c, regs, i));
 	if (nr)
-		store_data(c, at + 1 + n, AGENT_DATA_NR, call_reg(c, regs, AGENT_MAX_ARGS));
+		store_data(c, at + 1 + n, AGENT_DATA_NR | is_call32(c),
+			   call_reg(c, regs, AGENT_MAX_ARGS));
+	if (is_who)
+		store_data(c, at + 1 + n + nr, AGENT_DATA_WHO, who(c));
 	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
 	return true;
 }
@@ -158,11 +210,6 @@ static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, r->arg[i]);
 	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
 	return true;
-}
-
-static bool in_kernel(const struct call *c, agent_u64 p)
-{
-	return p >= c->h->kernel_half && p < -(agent_u64)CAPTURE_TOP;
 }
 
 static agent_u8 byte_at(agent_u64 p)

@@ -76,6 +76,16 @@ static agent_u64 tasks_off(const struct agent_header *hdr)
 	return sites_off(hdr) + (agent_u64)hdr->site_slots * sizeof(struct agent_site);
 }
 
+static agent_u64 steps_off(const struct agent_header *hdr)
+{
+	return tasks_off(hdr) + (agent_u64)hdr->task_slots * sizeof(struct agent_task);
+}
+
+static agent_u64 followed_off(const struct agent_header *hdr)
+{
+	return steps_off(hdr) + AGENT_USER_STEPS * sizeof(struct agent_user_step);
+}
+
 int agent_layout(struct agent_header *hdr)
 {
 	if (check_sizes(hdr))
@@ -87,12 +97,14 @@ int agent_layout(struct agent_header *hdr)
 	hdr->reclaim_off = reclaim_off(hdr);
 	hdr->sites_off = sites_off(hdr);
 	hdr->tasks_off = tasks_off(hdr);
+	hdr->steps_off = steps_off(hdr);
+	hdr->followed_off = followed_off(hdr);
 	return 0;
 }
 
 agent_u64 agent_data_bytes(const struct agent_header *hdr)
 {
-	return page_up(hdr->tasks_off + (agent_u64)hdr->task_slots * sizeof(struct agent_task));
+	return page_up(hdr->followed_off + AGENT_FOLLOWED_WORDS * sizeof(agent_u64));
 }
 
 agent_u64 agent_text_bytes(const struct agent_header *hdr)
@@ -274,6 +286,10 @@ static int link_one(const struct agent_fixup *f, const struct agent_header *hdr,
 		return put_s32(field, (agent_s64)hdr->ring_slots + (int)f->addend);
 	case AGENT_FIX_RING_SHIFT:
 		return put_u8(field, __builtin_ctz(hdr->ring_slots));
+	case AGENT_FIX_COPY_USER:
+		return put_s32(field, values[f->kind]
+					      ? values[f->kind] - (agent_s64)next_va
+					      : (agent_s64)(hdr->text + f->addend - next_va));
 	case AGENT_FIX_NR_CPUS:
 		return put_s32(field, hdr->nr_cpus);
 	default:
@@ -290,7 +306,8 @@ int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
 	if (hdr->magic != AGENT_MAGIC || hdr->abi_version != AGENT_ABI_VERSION ||
 	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr) ||
 	    hdr->frames_off != frames_off(hdr) || hdr->reclaim_off != reclaim_off(hdr) ||
-	    hdr->sites_off != sites_off(hdr) || hdr->tasks_off != tasks_off(hdr))
+	    hdr->sites_off != sites_off(hdr) || hdr->tasks_off != tasks_off(hdr) ||
+	    hdr->steps_off != steps_off(hdr) || hdr->followed_off != followed_off(hdr))
 		return -EINVAL;
 	for (i = 0; i < blob->n_fixups; i++) {
 		const struct agent_fixup *f = &blob->fixups[i];

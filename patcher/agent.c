@@ -162,6 +162,7 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 	};
 	s32 disp;
 	u32 off;
+	u64 copy;
 
 	for (size_t i = 0; i < ARRAY_SIZE(gs); i++) {
 		if (guest_percpu_gs(g, gs[i].alone, gs[i].hot, &disp))
@@ -179,6 +180,7 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 	v[AGENT_FIX_TASK_MIGRATE] =
 		kernel_btf_offset(g->k, "task_struct", "migration_disabled", &off) ? -1 : (s64)off;
 	v[AGENT_FIX_RETURN] = return_thunk(g);
+	v[AGENT_FIX_COPY_USER] = kernel_sym(g->k, "copy_from_user_nofault", &copy) ? 0 : (s64)copy;
 	return 0;
 }
 

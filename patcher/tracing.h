@@ -24,6 +24,9 @@ struct tracing_opts {
 	bool syscalls;
 	const struct agent_capture *captures; /* at most AGENT_MAX_CAPTURES */
 	size_t n_captures;
+	const struct agent_user_step *steps; /* at most AGENT_USER_STEPS */
+	size_t n_steps;
+	bool who; /* uid and cgroup of each call */
 	/* what is asked of single sites; sites that are not armed do not matter */
 	const struct tracing_site *sites;
 	size_t n_sites;
@@ -32,7 +35,7 @@ struct tracing_opts {
 struct tracing_site {
 	u32 site; /* index into kernel_sites() */
 	u32 what; /* AGENT_SITE_*: number of arguments; to function_graph alone ROOT, NOTRACE, RETVAL,
-		     SYSCALL, number + 1 of a capture */
+		     SYSCALL, number + 1 of a capture or of the first step */
 };
 
 struct tracing_counts {

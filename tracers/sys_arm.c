@@ -255,11 +255,13 @@ static void choose_captures(const struct kernel *k, const struct syscall_table *
 
 		if ((s->group && groups & 1u << s->group) || !is_needed(k, t, a, s))
 			continue;
-		if (there[i] && arm_function(k, a, s))
+		if (there[i] && arm_function(k, a, s)) {
 			groups |= s->group ? 1u << s->group : 0;
-		else
+			a->armed |= 1u << i;
+		} else {
 			log_info("%s: not captured, this kernel has it not, or not traceable",
 				 s->function);
+		}
 	}
 }
 
@@ -283,4 +285,37 @@ int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
 	}
 	choose_captures(k, t, ret);
 	return 0;
+}
+
+/* Is what the kernel's copy tells of this argument all that can be told? An address may be refused before. */
+static bool is_copied(void *arg, const struct syscall_entry *e, const struct plan_step *s)
+{
+	const struct sys_arm *a = arg;
+
+	if (s->at_exit || s->what == CAPTURE_SOCKADDR || s->if_arg != PLAN_ANY)
+		return false;
+	for (size_t i = 0; i < a->n_programs; i++) {
+		const struct sys_program *p = &a->programs[i];
+
+		if (!(a->armed >> i & 1) || p->what != s->what)
+			continue;
+		if (p->call ? !strcmp(p->call, e->name) && p->arg == s->arg : s->kernel != NULL)
+			return true;
+	}
+	return false;
+}
+
+void sys_arm_user(struct sys_arm *a, const struct kernel *k, const struct syscall_table *t,
+		  const struct plan_opts *o, struct sys_user *ret)
+{
+	ret->n = ret->n_left_out = 0;
+	for (size_t i = 0; i < a->n_calls; i++) {
+		const struct syscall_entry *e =
+			syscall_table_at(t, kernel_sites(k)[a->choice.site[i]].ip);
+		u32 first = e ? sys_user_add(ret, e, o, is_copied, a) : 0;
+
+		a->choice.what[i].what |= first << AGENT_SITE_USER_SHIFT;
+	}
+	if (ret->n_left_out)
+		log_warn("%u calls have no room for what they point to", ret->n_left_out);
 }

@@ -68,10 +68,11 @@ static void put_capture(struct writer *w, const struct syscall_event *e,
 void sys_parts_write(const struct syscall_event *e, u64 end_ns,
 		     void (*put_fn)(void *arg, const struct trace_record *r), void *arg)
 {
-	u64 tail[RESULT_WORDS] = { (u64)e->ret, e->duration_ns,
-				   (u64)(u32)e->nr << 32 |
-					   (e->captures_left_out ? BIT_LEFT_OUT : 0) |
-					   (u32)e->abi << 8 | e->state };
+	u64 tail[RESULT_WORDS + 1] = { (u64)e->ret, e->duration_ns,
+				       (u64)(u32)e->nr << 32 |
+					       (e->captures_left_out ? BIT_LEFT_OUT : 0) |
+					       (u32)e->abi << 8 | e->state,
+				       (u64)e->cgroup << 32 | e->uid };
 	struct writer w = { .put = put_fn, .arg = arg };
 	u32 n = 2;
 
@@ -89,7 +90,7 @@ void sys_parts_write(const struct syscall_event *e, u64 end_ns,
 	w.r.ts_ns = end_ns;
 	if (e->state == SYSCALL_EXECVE)
 		memcpy(w.r.comm, e->comm_after, MIN(sizeof(w.r.comm), sizeof(e->comm_after)));
-	put(&w, PART_RESULT, tail, RESULT_WORDS);
+	put(&w, PART_RESULT, tail, ARRAY_SIZE(tail));
 	for (u32 i = 0; i < e->n_captures; i++) {
 		if (sound(e, &e->captures[i]))
 			put_capture(&w, e, &e->captures[i]);
@@ -193,6 +194,7 @@ static bool begin(struct sys_reader *s, const struct trace_record *r,
 	s->e = (struct syscall_event){ .entry = &k->entry,
 				       .ts_ns = r->ts_ns,
 				       .nr = -1,
+				       .uid = SYSCALL_NO_UID,
 				       .pid = r->pid,
 				       .tgid = r->tgid,
 				       .cpu = r->cpu,
@@ -212,7 +214,7 @@ static bool take_result(struct sys_reader *s, const struct trace_record *r)
 {
 	struct syscall_event *e = &s->e;
 
-	if (r->n_args != RESULT_WORDS || (r->args[2] & 0xff) >= SYSCALL_STATES ||
+	if (r->n_args < RESULT_WORDS || (r->args[2] & 0xff) >= SYSCALL_STATES ||
 	    (r->args[2] >> 8 & 0xff) >= SYSCALL_ABIS)
 		return false;
 	e->ret = (s64)r->args[0];
@@ -221,6 +223,10 @@ static bool take_result(struct sys_reader *s, const struct trace_record *r)
 	e->abi = r->args[2] >> 8 & 0xff;
 	e->captures_left_out = r->args[2] & BIT_LEFT_OUT;
 	e->nr = (s32)(r->args[2] >> 32);
+	if (r->n_args > RESULT_WORDS) {
+		e->uid = (u32)r->args[3];
+		e->cgroup = (u32)(r->args[3] >> 32);
+	}
 	if (e->state == SYSCALL_EXECVE)
 		take_comm(e->comm_after, r);
 	return true;

@@ -46,7 +46,9 @@ struct trace_record {
 	s32 nr; /* TRACE_GRAPH_ENTRY of a system call: orig_ax; -1: not known */
 	u64 args[TRACE_MAX_ARGS]; /* as passed in registers; entry and function records */
 	u64 retval; /* rax, as much of it as the type has is meaningful */
-	/* nr and capture: between drain and trace alone */
+	/* nr, nr32, who and capture: between drain and trace alone */
+	bool nr32; /* nr is of the 32-bit ABI */
+	u64 who; /* 63..32 low half of the cgroup's id or 0, 31..0 uid or UINT32_MAX */
 	const struct ring_capture *capture; /* TRACE_FUNCTION; valid during the callback; or NULL */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };

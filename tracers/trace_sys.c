@@ -13,6 +13,7 @@ struct trace_sys {
 	struct syscall_filter *filter;
 	struct syscall_table *table;
 	struct sys_arm arm;
+	struct sys_user user;
 	struct sys_feed *feed; /* NULL before sites are chosen */
 };
 
@@ -56,6 +57,7 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 		rc = sys_arm_choose(k, s->table, s->filter, &s->arm, err);
 	if (rc)
 		return rc;
+	sys_arm_user(&s->arm, k, s->table, &(struct plan_opts){ 0 }, &s->user);
 	f.table = s->table;
 	f.programs = s->arm.programs;
 	f.n_programs = s->arm.n_programs;
@@ -65,6 +67,9 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 	to->syscalls = true;
 	to->captures = s->arm.captures;
 	to->n_captures = s->arm.n_programs;
+	to->steps = s->user.steps;
+	to->n_steps = s->user.n;
+	to->who = true;
 	*ret = s->arm.choice;
 	s->arm.choice = (struct choice){ 0 };
 	return 0;

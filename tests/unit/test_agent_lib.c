@@ -21,6 +21,7 @@
 #define FRAMES       256
 #define THUNK        (SITES_BYTES - 16)
 #define PLAIN_RET    (SITES_BYTES - 32)
+#define COPY_USER    (SITES_BYTES - 64)
 #define BODIES_BYTES 4096
 
 /* agent_tramp(site, in, out): registers in and out by enum R_*. */
@@ -120,6 +121,48 @@ static void choose_tracer(struct rig *r)
 	memcpy(call + 1, &rel, 4);
 }
 
+static struct {
+	u64 from, to;
+	u32 calls;
+} user;
+
+/* The guest's copy_from_user_nofault(): -EFAULT where a part of it is not the program's memory. */
+__attribute__((force_align_arg_pointer)) static long copy_from_user(void *dst, const void *src,
+								    size_t n)
+{
+	u64 p = (u64)(uintptr_t)src;
+
+	user.calls++;
+	if (p < user.from || p >= user.to || n > user.to - p)
+		return -EFAULT;
+	memcpy(dst, src, n);
+	return 0;
+}
+
+void rig_user(const void *from, size_t n)
+{
+	user.from = (u64)(uintptr_t)from;
+	user.to = user.from + n;
+	user.calls = 0;
+}
+
+u32 rig_user_calls(void)
+{
+	return user.calls;
+}
+
+/* Within reach of the agent's text: movabs, jmp */
+static void put_copy_user(u8 *p)
+{
+	u64 fn = (u64)(uintptr_t)copy_from_user;
+
+	p[0] = 0x48;
+	p[1] = 0xb8;
+	memcpy(p + 2, &fn, sizeof(fn));
+	p[10] = 0xff;
+	p[11] = 0xe0;
+}
+
 static void link_text(struct rig *r)
 {
 	const struct agent_blob *b = agent_blob_get();
@@ -138,6 +181,8 @@ static void link_text(struct rig *r)
 		v[AGENT_FIX_TASK_MIGRATE] = -1;
 	r->sites[THUNK] = 0xc3;
 	r->sites[PLAIN_RET] = 0xc3;
+	put_copy_user(r->sites + COPY_USER);
+	v[AGENT_FIX_COPY_USER] = r->opts.no_copy_user ? 0 : (s64)(uintptr_t)(r->sites + COPY_USER);
 	if (r->opts.thunk)
 		v[AGENT_FIX_RETURN] = (s64)(uintptr_t)(r->sites + THUNK);
 

@@ -50,6 +50,7 @@ struct rig_opts {
 	u32 tasks; /* task_slots */
 	bool no_migrate; /* the kernel has no migration_disabled */
 	bool thunk; /* return through a thunk */
+	bool no_copy_user; /* the kernel has no copy_from_user_nofault() */
 };
 
 struct rig {
@@ -207,6 +208,10 @@ void rig_reclaim(struct rig *r, u32 task);
 u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX]);
 void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),
 	       void *arg);
+
+/** rig_user - what copy_from_user_nofault() can read from now on; how often it was asked since */
+void rig_user(const void *from, size_t n);
+u32 rig_user_calls(void);
 
 /** rig_decode - check and take apart one slot, written independently of tracers/ring.c */
 bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret);
