@@ -183,6 +183,7 @@
 #define AGENT_CAPTURE_STRING  0x2 /* ends before its first NUL */
 #define AGENT_CAPTURE_NONE    0xff /* base, len or key: there is none */
 #define AGENT_CAPTURE_MAX     256 /* bytes */
+#define AGENT_STRING_MAX      4096 /* of a string, in pieces of AGENT_CAPTURE_MAX */
 #define AGENT_CAPTURE_WORDS   (AGENT_CAPTURE_MAX / 8)
 #define AGENT_MAX_CAPTURES    16
 #define AGENT_CAPTURE_UNKNOWN 0xffffffff
@@ -245,10 +246,13 @@ struct agent_fixup {
  *   CAPTURE | program   63..32 bytes there are, or AGENT_CAPTURE_UNKNOWN; 31..0 bytes that follow
  *   KEY                 what tells which of a call's arguments it is; 0 without one
  *   BYTES | 0, 1 ...    8 bytes each, the last filled up with 0
+ *
+ * A string that is longer than AGENT_CAPTURE_MAX is several records, one behind the other: all but the last
+ * have so many bytes, and UNKNOWN of what there is.
  */
 struct agent_capture {
 	agent_u16 flags; /* AGENT_CAPTURE_* */
-	agent_u16 max_bytes; /* at most AGENT_CAPTURE_MAX */
+	agent_u16 max_bytes; /* at most AGENT_CAPTURE_MAX; of a string AGENT_STRING_MAX */
 	agent_u8 base; /* argument word; not used under RETURN */
 	agent_u8 len; /* argument word that has the length, its low half; or NONE */
 	agent_u8 key; /* argument word that is the key; or NONE; not under RETURN */

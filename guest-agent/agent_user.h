@@ -40,6 +40,7 @@
 /* agent_user_step.flags */
 #define AGENT_USER_AT_EXIT 0x01 /* only when it succeeded */
 #define AGENT_USER_LAST    0x02
+#define AGENT_USER_ERROR   0x20 /* with AT_EXIT: only when it failed */
 #define AGENT_USER_RET     0x04 /* at most as many as it returned, times each */
 #define AGENT_USER_LEN_PTR 0x08 /* len is of a pointer to the length, 32 bits */
 #define AGENT_USER_SP      0x10 /* at the program's stack pointer + ptr_at, whatever base is */

@@ -239,6 +239,50 @@ static void store_bytes(const struct call *c, agent_s64 at, agent_u64 p, agent_u
 	}
 }
 
+static agent_u32 piece_of(agent_u32 n)
+{
+	return n < AGENT_CAPTURE_MAX ? n : AGENT_CAPTURE_MAX;
+}
+
+/* False: there is no room. */
+static bool record_piece(const struct call *c, agent_u32 number, agent_u64 key, agent_u64 from,
+			 agent_u32 there, agent_u32 n)
+{
+	agent_u64 low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
+	agent_s64 at = reserve(c, 3 + (n + 7) / 8);
+
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return false;
+	}
+	store_bytes(c, at + 3, from, n);
+	store_data(c, at + 2, AGENT_DATA_KEY, key);
+	store_data(c, at + 1, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
+	store(c, at, c->ip, low36);
+	return true;
+}
+
+/* At most @max of the string at @from. */
+static void record_string(const struct call *c, agent_u32 number, agent_u64 key, agent_u64 from,
+			  agent_u32 max)
+{
+	agent_u32 done = 0, n;
+	bool whole;
+
+	if (max > AGENT_STRING_MAX)
+		max = AGENT_STRING_MAX;
+	do {
+		agent_u32 piece = piece_of(max - done);
+
+		n = string_len(from + done, piece);
+		whole = n < piece;
+		if (!record_piece(c, number, key, from + done,
+				  whole ? done + n : AGENT_CAPTURE_UNKNOWN, n))
+			return;
+		done += n;
+	} while (!whole && done < max);
+}
+
 /*
  * See struct agent_capture. @r: NULL at a return. The base is known to lie in the kernel's half; that
  * members of its object do follows.
@@ -247,9 +291,8 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 						     agent_u64 base, const struct full_regs *r)
 {
 	const struct agent_capture *p = &c->h->captures[number % AGENT_MAX_CAPTURES];
-	agent_u32 max = p->max_bytes, n, there = AGENT_CAPTURE_UNKNOWN;
-	agent_u64 from = base, low36, key = 0;
-	agent_s64 at;
+	agent_u32 max = p->max_bytes, there = AGENT_CAPTURE_UNKNOWN;
+	agent_u64 from = base, key = 0;
 
 	if (!in_kernel(c, base))
 		return;
@@ -265,25 +308,11 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 		key = r->arg[p->key];
 	if (!in_kernel(c, from))
 		return;
-	if (max > AGENT_CAPTURE_MAX)
-		max = AGENT_CAPTURE_MAX;
-	n = there < max ? there : max;
-	if (p->flags & AGENT_CAPTURE_STRING) {
-		n = string_len(from, n);
-		if (n < max)
-			there = n;
-	}
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
-	at = reserve(c, 3 + (n + 7) / 8);
-	if (unlikely(at < 0)) {
-		count(&c->cpu->lost);
-		return;
-	}
-	store_bytes(c, at + 3, from, n);
-	store_data(c, at + 2, AGENT_DATA_KEY, key);
-	store_data(c, at + 1, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
-	store(c, at, c->ip, low36);
+	if (p->flags & AGENT_CAPTURE_STRING)
+		record_string(c, number, key, from, max < there ? max : there);
+	else
+		record_piece(c, number, key, from, there, piece_of(max < there ? max : there));
 }
 
 static void record_switch(struct call *c, agent_u64 prev)

@@ -359,8 +359,9 @@ __attribute__((noinline)) static void user_exit(struct call *c, agent_u64 regs, 
 		u.key = u.s->tag | AGENT_USER_EXIT;
 		if (u.s->op == AGENT_USER_ARGS)
 			u.key |= AGENT_USER_MM;
-		if ((again || (flags & AGENT_USER_AT_EXIT && !failed)) && step_applies(&u) &&
-		    !read_step(&u))
+		if ((again ||
+		     (flags & AGENT_USER_AT_EXIT && failed == !!(flags & AGENT_USER_ERROR))) &&
+		    step_applies(&u) && !read_step(&u))
 			record_failed(&u, 0);
 		if (flags & AGENT_USER_LAST)
 			break;

@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "patcher/agent.h"
+#include "patcher/follow.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -17,7 +18,9 @@
 #define USER_MASK      ((u32)AGENT_SITE_USER_MASK << AGENT_SITE_USER_SHIFT)
 #define CALL_SITE \
 	(AGENT_SITE_SYSCALL | AGENT_SITE_SYSCALL32 | AGENT_SITE_NR | CAPTURE_MASK | USER_MASK)
-#define GRAPH_SITE (AGENT_SITE_ROOT | AGENT_SITE_NOTRACE | AGENT_SITE_RETVAL | CALL_SITE)
+#define GRAPH_SITE                                                                    \
+	(AGENT_SITE_ROOT | AGENT_SITE_NOTRACE | AGENT_SITE_RETVAL | AGENT_SITE_FORK | \
+	 AGENT_SITE_EXIT | CALL_SITE)
 /* Five levels of page tables leave the kernel this much, four less of it. */
 #define KERNEL_HALF 0xff00000000000000
 #define NO_SITE     SIZE_MAX
@@ -46,6 +49,11 @@ void options_header(const struct tracing_opts *opts, struct agent_header *h)
 		options |= AGENT_OPT_SWITCHES;
 	if (opts->graph && opts->who)
 		options |= AGENT_OPT_WHO;
+	if (opts->graph && opts->follow)
+		options |= AGENT_OPT_FOLLOW;
+	if (opts->graph && opts->by_uid)
+		options |= AGENT_OPT_UIDS;
+	h->uid = opts->uid;
 	if (options || any & (ARGS_MASK | AGENT_SITE_RETVAL | CALL_SITE))
 		options |= AGENT_OPT_FULL;
 	h->options = options;
@@ -267,11 +275,13 @@ int options_write(struct guest *g, const struct tracing_opts *opts, struct err *
 	struct agent_header *h = &g->agent.header;
 	int rc = write_sites(g, opts, err);
 
+	options_header(opts, h);
 	if (!rc && opts->syscalls)
 		rc = write_syscalls(g, opts, err);
+	if (!rc && h->options & AGENT_OPT_FOLLOW)
+		rc = follow_begin(g, opts, err);
 	if (rc)
 		return rc;
-	options_header(opts, h);
 	rc = agent_write_header(g, HEADER(options), &h->options, sizeof(h->options), err);
 	if (!rc)
 		rc = agent_write_header(g, HEADER(max_depth), &h->max_depth, sizeof(h->max_depth),

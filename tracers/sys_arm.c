@@ -231,7 +231,8 @@ static void number_sources(const struct kernel *k, struct sys_arm *a, bool *ther
 		there_ret[i] = !member(k, &s->ptr, &c.ptr_at) && !member(k, &s->len, &c.len_at) &&
 			       !member(k, &s->key, &c.key_at);
 		if (!c.max_bytes)
-			c.max_bytes = AGENT_CAPTURE_MAX;
+			c.max_bytes = c.flags & AGENT_CAPTURE_STRING ? AGENT_STRING_MAX
+								     : AGENT_CAPTURE_MAX;
 		if (!there_ret[i])
 			c = (struct agent_capture){
 				.len = NONE, .key = NONE, .ptr_at = -1, .len_at = -1, .key_at = -1
@@ -284,6 +285,32 @@ int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
 			       "no system call of this guest is asked for, or none can be traced");
 	}
 	choose_captures(k, t, ret);
+	return 0;
+}
+
+int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err)
+{
+	static const struct {
+		const char *function;
+		u32 what;
+	} wanted[] = { { "wake_up_new_task", AGENT_SITE_FORK }, { "do_exit", AGENT_SITE_EXIT } };
+	const struct ftrace_site *sites = kernel_sites(k);
+	size_t n = kernel_site_count(k);
+
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+		u32 site = 0;
+
+		while (site < n &&
+		       (sites[site].module || sites[site].state != SITE_OK || !sites[site].name ||
+			strcmp(sites[site].name, wanted[i].function) != 0))
+			site++;
+		if (site == n)
+			return err_set(
+				err, -ENOENT, ERR_FILTER_EMPTY, 0,
+				"forks cannot be followed: this kernel's %s() cannot be traced",
+				wanted[i].function);
+		add_site(a, site, wanted[i].what);
+	}
 	return 0;
 }
 

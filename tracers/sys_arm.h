@@ -49,6 +49,9 @@ must_check int sys_arm_choose(const struct kernel *k, const struct syscall_table
 			      struct err *err);
 void sys_arm_deinit(struct sys_arm *a);
 
+/** sys_arm_follow - also where tasks are forked and end. Return: 0; -ENOENT (filter.no_match) one cannot be traced */
+must_check int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err);
+
 /** sys_arm_user - after sys_arm_choose(): what of the program's memory is read besides; @ret is filled */
 void sys_arm_user(struct sys_arm *a, const struct kernel *k, const struct syscall_table *t,
 		  const struct plan_opts *o, struct sys_user *ret);

@@ -22,13 +22,16 @@ struct sys_feed {
 static void take_event(void *arg, const struct syscall_event *e)
 {
 	struct sys_feed *f = arg;
+	struct syscall_event told;
 
 	if (!syscall_filter_match(f->o.filter, e)) {
 		f->counts.filtered++;
 		return;
 	}
 	f->counts.calls++;
-	sys_parts_write(e, f->now_ns, f->o.put, f->o.arg);
+	told = *e;
+	told.string_max = f->o.string_max;
+	sys_parts_write(&told, f->now_ns, f->o.put, f->o.arg);
 }
 
 int sys_feed_create(const struct sys_feed_opts *o, struct sys_feed **ret, struct err *err)
@@ -165,6 +168,20 @@ static void take_piece(struct sys_feed *f, const struct trace_record *r)
 	add(f, &in);
 }
 
+/* Which argument's string the last piece was of, if that was not all; -1: it is another's. */
+static int goes_on(const struct sys_program *p, const struct syscall_event *e, u64 key)
+{
+	const struct syscall_capture *last = e->n_captures ? &e->captures[e->n_captures - 1] : NULL;
+
+	if (!last || last->arg >= SYSCALL_ARGS || p->what != CAPTURE_STRING ||
+	    last->what != p->what || last->source != CAPTURE_KERNEL ||
+	    last->full_len != CAPTURE_LEN_UNKNOWN || last->len % AGENT_CAPTURE_MAX || !last->len)
+		return -1;
+	if (p->arg >= 0 ? p->arg != last->arg : key != e->args[last->arg])
+		return -1;
+	return last->arg;
+}
+
 static void take_capture(struct sys_feed *f, const struct trace_record *r)
 {
 	const struct ring_capture *c = r->capture;
@@ -185,7 +202,10 @@ static void take_capture(struct sys_feed *f, const struct trace_record *r)
 	if (c->program >= f->o.n_programs)
 		return;
 	p = &f->programs[c->program];
-	arg = arg_of(p, e, c->key);
+	arg = goes_on(p, e, c->key);
+	in.more = arg >= 0;
+	if (!in.more)
+		arg = arg_of(p, e, c->key);
 	if (arg < 0)
 		return;
 	capture.arg = (u8)arg;

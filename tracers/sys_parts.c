@@ -68,11 +68,11 @@ static void put_capture(struct writer *w, const struct syscall_event *e,
 void sys_parts_write(const struct syscall_event *e, u64 end_ns,
 		     void (*put_fn)(void *arg, const struct trace_record *r), void *arg)
 {
-	u64 tail[RESULT_WORDS + 1] = { (u64)e->ret, e->duration_ns,
+	u64 tail[RESULT_WORDS + 2] = { (u64)e->ret, e->duration_ns,
 				       (u64)(u32)e->nr << 32 |
 					       (e->captures_left_out ? BIT_LEFT_OUT : 0) |
 					       (u32)e->abi << 8 | e->state,
-				       (u64)e->cgroup << 32 | e->uid };
+				       (u64)e->cgroup << 32 | e->uid, e->string_max };
 	struct writer w = { .put = put_fn, .arg = arg };
 	u32 n = 2;
 
@@ -227,6 +227,8 @@ static bool take_result(struct sys_reader *s, const struct trace_record *r)
 		e->uid = (u32)r->args[3];
 		e->cgroup = (u32)(r->args[3] >> 32);
 	}
+	if (r->n_args > RESULT_WORDS + 1)
+		e->string_max = (u32)MIN(r->args[4], (u64)SYS_DATA_MAX);
 	if (e->state == SYSCALL_EXECVE)
 		take_comm(e->comm_after, r);
 	return true;

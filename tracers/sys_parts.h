@@ -5,7 +5,7 @@
  *
  *   HEAD     ip the handler's call site, time of entry, task and CPU then; its six arguments
  *   RESULT   time of the end, and the task's comm then; words: ret, duration in ns, a word of
- *            63..32 number, 15..8 abi, 7..0 state; flags; a word of 63..32 cgroup, 31..0 uid
+ *            63..32 number, 15..8 abi, 7..0 state; flags; a word of 63..32 cgroup, 31..0 uid; string_max
  *   then for each capture
  *   CAPTURE  words: 7..0 argument, 15..8 what, 23..16 source, 24 truncated, 25 failed;
  *            63..32 full_len, 31..0 count; bytes that follow

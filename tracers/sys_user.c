@@ -37,6 +37,8 @@ static struct agent_user_step step_of(const struct plan_step *s)
 		.if_value = s->if_value,
 	};
 
+	if (s->at_error)
+		r.flags |= AGENT_USER_ERROR;
 	if (s->len == PLAN_RET)
 		r.flags |= AGENT_USER_RET;
 	if (s->len == PLAN_PTR)

@@ -86,7 +86,14 @@ struct trace_opts {
 	bool retval; /* funcgraph-retval */
 	bool args; /* func-args, funcgraph-args; the function tracer too */
 	bool switches; /* task switches are told, too: TRACE_SWITCH of all CPUs, whatever the pids */
-	bool failed_only; /* syscalls: only calls that returned an error are kept */
+	/* syscalls: only calls that returned an error, of tasks so called (glob), with such a path's beginning */
+	bool failed_only;
+	const char *comm, *path; /* NULL: any */
+	bool by_uid, by_cgroup;
+	u32 uid;
+	u64 cgroup; /* id of a cgroup v2 */
+	bool follow_forks; /* of pids all threads, and what they fork */
+	u32 string_max; /* bytes of buffers and strings; 0: 32. Paths are as long as they are */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
 };

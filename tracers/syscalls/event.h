@@ -65,6 +65,7 @@ struct syscall_event {
 	u32 pid, tgid; /* tgid 0: not known */
 	u32 uid; /* in the guest's first user namespace; SYSCALL_NO_UID: not known */
 	u32 cgroup; /* low half of the id of its cgroup v2; 0: not known */
+	u32 string_max; /* bytes of strings that were asked for; 0: the decoder's default */
 	u16 cpu;
 	u8 abi; /* enum syscall_abi */
 	u8 n_args; /* as the guest's table says; else 6 */

@@ -87,6 +87,7 @@ static void step_add(struct plan *p, const struct arg_desc *d, u8 a, const struc
 				 .each = k->each,
 				 .at_exit = d->out,
 				 .kernel = d->out ? NULL : k->kernel,
+				 .at_error = d->when_interrupted,
 				 .wide = is_wide(d->kind),
 				 .if_arg = PLAN_ANY,
 				 .ptr_at = -1,

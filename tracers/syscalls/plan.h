@@ -31,6 +31,7 @@ struct plan_step {
 	u8 len_arg;
 	u16 each;
 	bool at_exit; /* the kernel writes it: only when the call succeeded */
+	bool at_error; /* at exit, but only when it failed */
 	bool wide; /* laid out as 64-bit programs have it: of no use in calls of 32-bit ones */
 	u8 if_arg; /* only if this argument, masked, is if_value; PLAN_ANY */
 	/* offsets from arg of a pointer to the bytes, and of how many there are (8 bytes, of each > 1); -1 */
