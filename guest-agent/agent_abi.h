@@ -19,6 +19,8 @@
  *                                      | struct agent_site [site_slots]       |
  *                                      +--------------------------------------+ header.tasks_off
  *                                      | struct agent_task [task_slots]       |
+ *                                      +--------------------------------------+ header.scratch_off
+ *                                      | struct agent_scratch [nr_cpus]       |
  *                                      +--------------------------------------+ header.steps_off
  *                                      | struct agent_user_step [1024]        |
  *                                      +--------------------------------------+ header.followed_off
@@ -59,8 +61,10 @@
 #define AGENT_FIX_RECLAIM      17 /* rel32 to data + reclaim_off */
 #define AGENT_FIX_FRAME_MASK   18 /* nr_frames - 1 */
 #define AGENT_FIX_TRAMP_BYTES  19 /* nr_frames * AGENT_TRAMP_BYTES */
-#define AGENT_FIX_COPY_USER    20 /* rel32 to V copy_from_user_nofault(); 0: to text + addend */
-#define AGENT_FIX_MAX          21
+#define AGENT_FIX_CALL_STACK   20 /* V rel32 of a call of stack_trace_save_regs(); 0: none */
+#define AGENT_FIX_CALL_COPY    21 /* V of copy_from_user_nofault(); 0: none */
+#define AGENT_FIX_CALL_STRNCPY 22 /* V of strncpy_from_user_nofault(); 0: none */
+#define AGENT_FIX_MAX          23
 
 #define AGENT_RECORD_BYTES  24
 #define AGENT_CPU_BYTES     256
@@ -138,6 +142,7 @@
 #define AGENT_DATA_CAPTURE 0x400 /* | program; see struct agent_capture */
 #define AGENT_DATA_KEY     0x500
 #define AGENT_DATA_BYTES   0x600 /* | 0, 1 ... */
+#define AGENT_DATA_STACK   0x700 /* | 0, 1 ... ; two callers a word, see AGENT_SITE_STACK */
 #define AGENT_DATA_KIND    0x700
 #define AGENT_DATA_NUMBER  0x0ff
 
@@ -150,9 +155,10 @@
 #define AGENT_OPT_NO_IRQS 0x8 /* do not follow what hard interrupts call */
 #define AGENT_OPT_SWITCHES \
 	0x10 /* some site has AGENT_SITE_SWITCH: sites are looked up before pids are */
-#define AGENT_OPT_FOLLOW 0x20 /* tasks by header.followed_off, and what they fork; not by pids */
-#define AGENT_OPT_WHO    0x40 /* entries of system calls have a DATA_WHO */
-#define AGENT_OPT_UIDS   0x80 /* only tasks with header.uid */
+#define AGENT_OPT_STACKS 0x20 /* some site has AGENT_SITE_STACK; with graph and TASKS */
+#define AGENT_OPT_FOLLOW 0x40 /* tasks by header.followed_off, and what they fork; not by pids */
+#define AGENT_OPT_WHO    0x80 /* entries of system calls have a DATA_WHO */
+#define AGENT_OPT_UIDS   0x100 /* only tasks with header.uid */
 
 /* agent_site.what */
 #define AGENT_SITE_ROOT    0x001 /* -g: with AGENT_OPT_ROOTS, it and what it calls is followed */
@@ -168,6 +174,14 @@
 	8 /* argument words that its entry is followed by, 0 .. AGENT_MAX_ARGS */
 #define AGENT_SITE_ARGS_MASK 7
 #define AGENT_MAX_ARGS       6
+/*
+ * Its record is followed by its callers, as the guest's own unwinder finds them: entry, FUNCTION, under a
+ * threshold GRAPH_RETURN. Low halves of return addresses as DATA_STACK, the nearest first: 31..0, then 63..32,
+ * which may be 0 in the last word. Where an address is met that leads nowhere, as of a return that the guest
+ * itself keeps elsewhere, they end.
+ */
+#define AGENT_SITE_STACK 0x800
+#define AGENT_MAX_STACK  64 /* callers */
 #define AGENT_SITE_CAPTURE_SHIFT \
 	16 /* number + 1 of its program in header.captures; 0: none. It is recorded by that alone */
 #define AGENT_SITE_CAPTURE_MASK 0x1f
@@ -263,6 +277,29 @@ struct agent_capture {
 	agent_s32 key_at; /* of the key, 8 bytes */
 };
 
+/*
+ * The gate to the guest's own functions: header.calls says which can be called, full_call.h does it.
+ *
+ * A called function may itself be traced, and so may what interrupts it. Hence: interrupts are off from
+ * before agent_cpu.busy names the task until after it is 0 again, so that neither is preempted or migrates;
+ * any entry that finds its own task there does nothing at all, which is counted (skipped); and NMIs,
+ * which may come at any time, do not call. Nobody but the call's own task can be misled: a word that a
+ * task left which died inside is another's, and the next call on that CPU replaces it.
+ *
+ * For the host a task in the gate is one inside of the agent: its way back leads through the agent's
+ * text. As it may be on a stack that the host does not look at, nothing is free before busy was seen 0
+ * on each CPU, or its task off it.
+ *
+ * Calls are direct, in the text: the target's endbr64 may have been sealed (v6.1
+ * arch/x86/kernel/alternative.c apply_ibt_endbr()).
+ */
+#define AGENT_CALL_STACK    0x1
+#define AGENT_CALL_COPY     0x2
+#define AGENT_CALL_STRNCPY  0x4
+#define AGENT_SCRATCH_REGS  512
+#define AGENT_SCRATCH_WORDS 128
+#define AGENT_STACK_REGS    4
+
 /* Registers in struct pt_regs that agent_header.syscall_regs tells of, AGENT_MAX_ARGS and orig_ax. */
 #define AGENT_SYSCALL_REGS 7
 
@@ -305,11 +342,27 @@ struct agent_header {
 	agent_u32 pad3; /* H, change only while not enabled */
 	agent_u64 kernel_half; /* lowest address that a capture may be of */
 	struct agent_capture captures[AGENT_MAX_CAPTURES];
+	agent_u64 scratch_off; /* of struct agent_scratch [nr_cpus], from the start of data */
+	agent_u32 calls; /* AGENT_CALL_*: what the guest's kernel has to be called */
+	agent_u32
+		stack_max; /* H, change only while not enabled: callers that STACK tells, 1 .. AGENT_MAX_STACK */
+	agent_u16 stack_regs[AGENT_STACK_REGS]; /* offsets in struct pt_regs: ip, sp, bp, cs */
 	agent_u64 steps_off; /* of struct agent_user_step [AGENT_USER_STEPS] */
 	agent_u64 followed_off; /* of agent_u64 [AGENT_FOLLOWED_WORDS] */
 	struct agent_where where; /* H, change only while not enabled */
 	agent_u32 uid; /* H */
 	agent_u32 pad4;
+};
+
+/*
+ * Where arguments and results of guest functions lie: see AGENT_CALL_STACK. Whoever has the gate of a
+ * CPU has its scratch.
+ */
+struct agent_scratch {
+	agent_u8 regs
+		[AGENT_SCRATCH_REGS]; /* struct pt_regs for the unwinder; what nobody fills in is 0 */
+	agent_u64 word[AGENT_SCRATCH_WORDS];
+	agent_u32 shown[AGENT_MAX_STACK]; /* frames with AGENT_FRAME_TRUE */
 };
 #define AGENT_FOLLOWED_WORDS ((AGENT_PID_MASK + 1) / 64)
 
@@ -388,10 +441,12 @@ struct agent_frame {
 #define AGENT_FRAME_RETVAL    0x020 /* its GRAPH_RETURN has a DATA_RETVAL */
 #define AGENT_FRAME_THRESHOLD 0x040 /* its entry was not recorded, its return may be */
 #define AGENT_FRAME_CAPTURE   0x080 /* its return records a capture; the program instead of a depth */
+#define AGENT_FRAME_TRUE \
+	0x100 /* for the moment its cell has the true address: not for the host to judge */
 #define AGENT_FRAME_USER \
-	0x100 /* steps are left for its return; where its registers are instead of a depth */
+	0x200 /* steps are left for its return; where its registers are instead of a depth */
 #define AGENT_FRAME_RETRY \
-	0x200 /* first of seven bits, for steps from the first on: it failed at the entry */
+	0x400 /* first of six bits, for steps from the first on: it failed at the entry */
 #define AGENT_FRAME_DEPTH_SHIFT 16 /* calls followed around it, 65535 at most */
 #define AGENT_FRAME_MAX_DEPTH   0xffffu
 
@@ -408,7 +463,12 @@ struct agent_cpu {
 	agent_u64 lost_returns; /* of lost: GRAPH_RETURN records */
 	agent_u64 frame_errors; /* returns from another stack address than the entry's (FP_TEST) */
 	agent_u64 orphans; /* frames that could not be put into a list: slot is AGENT_ORPHAN */
-	agent_u64 pad0[7];
+	agent_u64
+		busy; /* task that is in a function of the guest's which the agent called; 0: none */
+	agent_u64 skipped; /* calls met meanwhile, which were not even looked at */
+	agent_u64
+		no_stack; /* records that were to have callers and have none: NMI, or a CPU without a ring */
+	agent_u64 pad0[4];
 	/* written by the host */
 	agent_u64 tail; /* discard mode: every record below was taken */
 	agent_u64 pad1[15];
@@ -420,6 +480,10 @@ _Static_assert(AGENT_MAX_FRAMES < 1 << AGENT_TASK_FRAME_BITS, "agent_task");
 _Static_assert(AGENT_TASK_BUCKET * sizeof(struct agent_task) == 64, "agent_task");
 _Static_assert(sizeof(struct agent_header) <= AGENT_CPU_OFF, "agent_header");
 _Static_assert(sizeof(struct agent_capture) == 20, "agent_capture");
+_Static_assert(sizeof(struct agent_scratch) % 64 == 0, "agent_scratch");
+_Static_assert(AGENT_MAX_STACK <= AGENT_SCRATCH_WORDS, "agent_scratch");
+_Static_assert(1 + AGENT_MAX_ARGS + AGENT_MAX_STACK / 2 <= AGENT_MIN_SLOTS,
+	       "a stack fits into every ring");
 _Static_assert(AGENT_MAX_CAPTURES <= AGENT_SITE_CAPTURE_MASK, "AGENT_SITE_CAPTURE_SHIFT");
 _Static_assert(AGENT_CAPTURE_WORDS + 3 <= AGENT_MIN_SLOTS, "a capture fits into every ring");
 

@@ -47,7 +47,7 @@ function bad(why) { printf "full.c, compiled: %s: %s\n", why, $0 > "/dev/stderr"
 END {
 	if (failed)
 		exit 1
-	split("name_task gen_context take_frame put_frame copy_user", ours) # ftrace_64.S, graph_64.S
+	split("name_task gen_context take_frame put_frame guest_call_stack guest_call_copy guest_call_strncpy", ours) # ftrace_64.S, graph_64.S
 	for (i in ours)
 		is_label[ours[i]] = 1
 	for (t in target) {

@@ -147,6 +147,30 @@ SYM_FUNC_END(function_trace_call)
 .endm
 
 /*
+ * GUEST_CALL - call a function of the guest's kernel
+ *
+ * In, out:  as the calling convention has it, up to six arguments and a word of result. From full_call.h alone:
+ *           interrupts are off, and agent_cpu.busy is set.
+ *
+ * The kernel's functions rely on 8 bytes of alignment and on a clear direction flag. None of them uses
+ * vector registers without saving them.
+ */
+.macro GUEST_CALL name, kind
+SYM_FUNC_START(\name)
+	pushq	%rbp
+	movq	%rsp, %rbp
+	andq	$-16, %rsp
+	cld
+	.byte	0xe8
+	.long	AGENT_HOLE
+	FIXUP	\kind
+	movq	%rbp, %rsp
+	popq	%rbp
+	RETURN
+SYM_FUNC_END(\name)
+.endm
+
+/*
  * function_full_call - function_trace_call where options ask for more than it does: full.c
  *
  * In, out:  as function_trace_call
@@ -155,6 +179,7 @@ SYM_FUNC_END(function_trace_call)
 SYM_FUNC_START(function_full_call)
 	NOT_ENABLED .Lreturn
 	FULL_SAVE
+	movq	%rbp, %rsi
 	call	full_function_entry
 	FULL_RESTORE
 	RETURN
@@ -166,6 +191,9 @@ SYM_FUNC_END(function_full_call)
 	.subsection 1
 	.p2align 4, 0xcc
 #include "guest-agent/full_64.inc"
+	GUEST_CALL guest_call_stack, AGENT_FIX_CALL_STACK
+	GUEST_CALL guest_call_copy, AGENT_FIX_CALL_COPY
+	GUEST_CALL guest_call_strncpy, AGENT_FIX_CALL_STRNCPY
 	.subsection 0
 
 	.subsection 1
@@ -248,26 +276,6 @@ SYM_FUNC_START(gen_context)
 	RETURN
 SYM_FUNC_END(gen_context)
 
-
-/*
- * copy_user - the guest's copy_from_user_nofault(void *dst, const void __user *src, size_t size)
- *
- * In:       rdi, rsi, rdx; process context. Out: %rax 0, or not. Clobbers what a C function may.
- *
- * A direct call, so neither retpolines nor checks of indirect calls are in the way. Linux v6.1 and v6.12
- * mm/maccess.c: with page faults disabled it fails where it would have to wait, it checks the range itself,
- * and a fault in it is the guest's own exception table's. It is not a site that a trace of system calls arms;
- * were it one, it would be recorded and no more, as only handlers lead here.
- */
-SYM_FUNC_START(copy_user)
-	.byte	0xe8
-	.long	AGENT_HOLE
-	FIXUP	AGENT_FIX_COPY_USER, (.Lno_copy-agent_text)
-	RETURN
-.Lno_copy:
-	movl	$1, %eax
-	RETURN
-SYM_FUNC_END(copy_user)
 
 /*
  * COMM_RECORD - write one half of a COMM pair

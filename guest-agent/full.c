@@ -5,8 +5,8 @@
  * the plain paths of ftrace_64.S and graph_64.S know nothing of it.
  *
  * The same rules as there: safe in process, softirq, irq and NMI context at every instruction, no
- * lock, no loop without a small bound, no call into the guest, general registers only, no data of its
- * own. compile-full.sh makes text without relocations of it and refuses what would not be that. A
+ * lock, no loop without a small bound, general registers only, no data of its own; no call into the guest
+ * but through the gate of full_call.h. compile-full.sh makes text without relocations of it and refuses what would not be that. A
  * call site may be met with little stack left: each function here is to need little.
  *
  * Which calls are followed is decided as by Linux v6.1 kernel/trace/trace_functions_graph.c
@@ -14,6 +14,8 @@
  * kept in struct agent_task and in the states of frames.
  */
 #include "guest-agent/full_64.h"
+#include "guest-agent/full_record.h"
+#include "guest-agent/full_stack.h"
 #include "guest-agent/full_user.h"
 
 #define FIND_TRIES 4 /* places of a bucket that others take while we are about to */
@@ -28,9 +30,9 @@ struct place {
 	bool own;
 };
 
-void full_graph_entry(struct full_regs *r);
-void full_function_entry(struct full_regs *r);
-void full_graph_return(struct agent_frame *f, struct full_return_regs *r);
+void full_graph_entry(struct full_regs *r, agent_u64 bp);
+void full_function_entry(struct full_regs *r, agent_u64 bp);
+void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_u64 bp);
 
 /* Who calls, and is it asked for */
 
@@ -127,6 +129,12 @@ static bool begin(struct call *c, const struct full_regs *r)
 	if (!READ_ONCE(c->h->enabled) || !find_cpu(c))
 		return false;
 	c->task = this_task();
+	if (unlikely(in_gate(c))) {
+		count(&c->cpu->skipped);
+		return false;
+	}
+	c->n_stack = 0;
+	c->gate = NULL;
 	c->pid = task_pid(c->task);
 	c->ip = (agent_u32)r->ip - 5;
 	c->what = 0;
@@ -332,11 +340,17 @@ static void free_frame(struct call *c, struct agent_frame *f, const agent_u64 *c
 		put_frame(c->cpu, f);
 }
 
+/* Has it an entry record? */
+static bool is_recorded(agent_u32 state)
+{
+	return !(state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD));
+}
+
 /* There is nothing to follow it with. Under a threshold only returns count. */
 static void not_followed(struct call *c, const struct full_regs *r, agent_u32 state)
 {
 	count(&c->cpu->lost_frames);
-	if (state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD))
+	if (!is_recorded(state))
 		return;
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	c->tsc = rdtsc();
@@ -366,7 +380,7 @@ static void fill(const struct call *c, struct agent_frame *f, const struct full_
 static struct agent_frame *follow(struct call *c, struct full_regs *r, agent_u32 state,
 				  agent_u32 outer, struct place *p)
 {
-	bool recorded = !(state & (AGENT_FRAME_QUIET | AGENT_FRAME_THRESHOLD));
+	bool recorded = is_recorded(state);
 	struct agent_frame *f = take_frame(c->cpu, c->cpu_no);
 
 	if (unlikely(!f)) {
@@ -444,7 +458,7 @@ static agent_u64 read_user(const struct call *c, const struct full_regs *r, agen
 }
 
 /* graph_full_caller: ftrace_graph_caller, with options */
-void full_graph_entry(struct full_regs *r)
+void full_graph_entry(struct full_regs *r, agent_u64 bp)
 {
 	agent_u32 state = 0, outer = 0;
 	struct place p = { NULL, 0, false };
@@ -458,23 +472,46 @@ void full_graph_entry(struct full_regs *r)
 		    ? !capture(&c, r, &state)
 		    : !choose(&c, r, &p, &state, &outer))
 		return;
+	/* first, so that what it takes is not part of the call's time */
+	if (unlikely(c.what & AGENT_SITE_STACK) && is_recorded(state))
+		take_stack(&c, r->cell, &r->cell, bp, outer);
 	if (c.what & AGENT_SITE_SYSCALL)
 		regs = read_user(&c, r, &state);
 	f = follow(&c, r, state, outer, &p);
+	gate_close(&c);
 	if (f && regs)
 		f->state |= user_entry(&c, regs);
 }
 
-/* function_full_call: function_trace_call, with arguments and task switches */
-void full_function_entry(struct full_regs *r)
+/* function_full_call: function_trace_call, with arguments, task switches and callers */
+void full_function_entry(struct full_regs *r, agent_u64 bp)
 {
 	struct call c;
 
 	if (!begin(&c, r))
 		return;
+	if (unlikely(c.what & AGENT_SITE_STACK))
+		take_stack(&c, r->cell, &r->cell, bp, 0);
 	name_task(c.cpu, c.cpu_no, c.task, c.pid);
 	c.tsc = rdtsc();
 	record_call(&c, AGENT_REC_FUNCTION, (agent_u32)r->cell, r);
+	gate_close(&c);
+}
+
+/* A return that is to be recorded; under a threshold with the callers that its entry did not tell. */
+static void tell_return(struct call *c, const struct agent_frame *f,
+			const struct full_return_regs *r, agent_u64 bp)
+{
+	c->n_stack = 0;
+	c->gate = NULL;
+	if (f->state & AGENT_FRAME_THRESHOLD) {
+		if (ticks_of(c, f) < c->h->threshold)
+			return;
+		if (c->h->options & AGENT_OPT_STACKS && site_what(c->h, f->ip) & AGENT_SITE_STACK)
+			take_stack(c, r->cell, &r->cell, bp, f->prev);
+	}
+	record_return(c, f, r->rax);
+	gate_close(c);
 }
 
 /* What is left to be read of a program's memory. */
@@ -489,7 +526,7 @@ static void call_ends(struct call *c, const struct agent_frame *f, const struct 
 }
 
 /* return_to_handler, of a frame with a state. The guest's way on needs nothing of ours any more. */
-void full_graph_return(struct agent_frame *f, struct full_return_regs *r)
+void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_u64 bp)
 {
 	struct call c;
 	bool has_cpu;
@@ -512,7 +549,7 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r)
 	} else if (!(f->state & AGENT_FRAME_QUIET)) {
 		if (f->state & AGENT_FRAME_USER)
 			call_ends(&c, f, r);
-		record_return(&c, f, r->rax);
+		tell_return(&c, f, r, bp);
 	} else if (f->state & AGENT_FRAME_CAPTURE) {
 		c.ip = f->ip;
 		record_capture(&c, f->state >> AGENT_FRAME_DEPTH_SHIFT, r->rax, NULL);

@@ -197,18 +197,6 @@ static inline void put_frame(struct agent_cpu *cpu, struct agent_frame *f)
 			 : "rax", "rdx", "r8", "cc", "memory");
 }
 
-/* 0, or not; see there */
-static inline agent_u64 copy_user(void *dst, agent_u64 from, agent_u64 n)
-{
-	register agent_u64 rax __asm__("rax");
-
-	__asm__ volatile("call copy_user"
-			 : "=r"(rax), "+D"(dst), "+S"(from), "+d"(n)
-			 :
-			 : "rcx", "r8", "r9", "r10", "r11", "cc", "memory");
-	return rax;
-}
-
 static inline agent_u64 irq_save(void)
 {
 	agent_u64 saved;

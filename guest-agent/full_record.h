@@ -36,6 +36,9 @@ struct call {
 	agent_u32 pid;
 	agent_u32 ip; /* low half of the call site */
 	agent_u32 what; /* AGENT_SITE_* */
+	agent_u32 n_stack; /* callers in the scratch, to be written behind its record */
+	bool irqs; /* were on before the gate was opened */
+	struct agent_cpu *gate; /* that is open; else NULL */
 };
 
 /* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. See TRY_RESERVE. */
@@ -86,6 +89,32 @@ static void store_data(const struct call *c, agent_s64 index, agent_u64 context,
 {
 	store(c, index, word,
 	      context << AGENT_CTX_SHIFT | AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid);
+}
+
+/* Of the gate that is open. */
+static struct agent_scratch *scratch(const struct call *c)
+{
+	const struct agent_cpu *first = in_data(c->h, AGENT_CPU_OFF);
+
+	return (struct agent_scratch *)in_data(c->h, c->h->scratch_off) + (c->gate - first);
+}
+
+static agent_u32 stack_words(const struct call *c)
+{
+	return (c->n_stack + 1) / 2;
+}
+
+__attribute__((noinline)) static void store_stack(const struct call *c, agent_s64 at)
+{
+	const agent_u64 *caller = scratch(c)->word;
+
+	for (agent_u32 i = 0; i * 2 < c->n_stack; i++) {
+		agent_u64 word = (agent_u32)caller[i * 2];
+
+		if (i * 2 + 1 < c->n_stack)
+			word |= caller[i * 2 + 1] << 32;
+		store_data(c, at + i, AGENT_DATA_STACK | i, word);
+	}
 }
 
 /*
@@ -201,13 +230,15 @@ static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 	if (n > AGENT_MAX_ARGS)
 		n = AGENT_MAX_ARGS;
 	low36 = record_low36(c->task, c->pid, type);
-	at = reserve(c, 1 + n);
+	at = reserve(c, 1 + n + stack_words(c));
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
 		return false;
 	}
 	for (agent_u32 i = 0; i < n; i++)
 		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, r->arg[i]);
+	if (unlikely(c->n_stack))
+		store_stack(c, at + 1 + n);
 	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
 	return true;
 }
@@ -343,23 +374,28 @@ static agent_u32 coded(agent_u64 ticks)
 	return e << AGENT_DURATION_BITS | (agent_u32)(ticks >> e);
 }
 
+static agent_u64 ticks_of(const struct call *c, const struct agent_frame *f)
+{
+	return c->tsc > f->tsc ? c->tsc - f->tsc : 0;
+}
+
 static void record_return(struct call *c, const struct agent_frame *f, agent_u64 rax)
 {
-	agent_u64 ticks = c->tsc > f->tsc ? c->tsc - f->tsc : 0, low36;
+	agent_u64 ticks = ticks_of(c, f), low36;
 	agent_u32 state = f->state, n = 1;
 	agent_s64 at;
 
-	if (state & AGENT_FRAME_THRESHOLD && ticks < c->h->threshold)
-		return;
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	low36 = record_low36(c->task, c->pid, AGENT_REC_GRAPH_RETURN);
 	n += !!(state & AGENT_FRAME_THRESHOLD) + !!(state & AGENT_FRAME_RETVAL);
-	at = reserve(c, n);
+	at = reserve(c, n + stack_words(c));
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
 		count(&c->cpu->lost_returns);
 		return;
 	}
+	if (unlikely(c->n_stack))
+		store_stack(c, at + n);
 	if (state & AGENT_FRAME_RETVAL)
 		store_data(c, at + n - 1, AGENT_DATA_RETVAL, rax);
 	if (state & AGENT_FRAME_THRESHOLD)

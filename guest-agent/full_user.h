@@ -7,12 +7,13 @@
 #ifndef GUEST_AGENT_FULL_USER_H
 #define GUEST_AGENT_FULL_USER_H
 
+#include "guest-agent/full_call.h"
 #include "guest-agent/full_record.h"
 
 #define USER_PAGE    4096u
 #define STRING_PART  64u /* bytes of a string that are read at a time, to find its end */
 #define POINTERS_MAX AGENT_USER_COUNTED
-#define RETRIES      7 /* bits from AGENT_FRAME_RETRY on */
+#define RETRIES      6 /* bits from AGENT_FRAME_RETRY on */
 
 struct user_read {
 	struct call *c;
@@ -33,9 +34,20 @@ static inline bool in_process(void)
 	return !(preempt_count() & (NMI_MASK | HARDIRQ_MASK | SOFTIRQ_OFFSET));
 }
 
-static bool from_user(void *dst, agent_u64 from, agent_u32 n)
+/*
+ * By the guest's copy_from_user_nofault(): Linux v6.1 and v6.12 mm/maccess.c. With page faults disabled it fails
+ * where it would have to wait, it checks the range itself, and a fault in it is the guest's own exception
+ * table's. The gate is open for no longer than that.
+ */
+static bool from_user(const struct user_read *u, void *dst, agent_u64 from, agent_u32 n)
 {
-	return copy_user(dst, from, n) == 0;
+	agent_u64 failed;
+
+	if (!(u->c->h->calls & AGENT_CALL_COPY) || !gate_open(u->c))
+		return false;
+	failed = guest_call_copy((agent_u64)dst, from, n, 0);
+	gate_close(u->c);
+	return !failed;
 }
 
 static agent_u32 in_page(agent_u64 p)
@@ -56,7 +68,7 @@ static bool is_compat(const struct user_read *u)
 static bool user_pointer(const struct user_read *u, agent_u64 at, agent_u64 *ret)
 {
 	*ret = 0;
-	return from_user(ret, at, is_compat(u) ? 4 : 8);
+	return from_user(u, ret, at, is_compat(u) ? 4 : 8);
 }
 
 static void record_user(const struct user_read *u, agent_u32 number, agent_u64 bits,
@@ -106,7 +118,7 @@ __attribute__((noinline)) static bool read_bytes(const struct user_read *u, agen
 	do {
 		agent_u32 part = at_most(at_most(n, AGENT_CAPTURE_MAX), in_page(from));
 
-		if (part && !from_user(&b, from, part))
+		if (part && !from_user(u, &b, from, part))
 			return number != 0;
 		record_user(u, number++, 0, there, &b, part);
 		from += part;
@@ -116,8 +128,8 @@ __attribute__((noinline)) static bool read_bytes(const struct user_read *u, agen
 }
 
 /* Up to its NUL, in @b. False: its beginning is not there. */
-static bool fill_string(struct user_bytes *b, agent_u64 from, agent_u32 max, agent_u32 *n_ret,
-			bool *end_ret)
+static bool fill_string(const struct user_read *u, struct user_bytes *b, agent_u64 from,
+			agent_u32 max, agent_u32 *n_ret, bool *end_ret)
 {
 	agent_u8 *text = (agent_u8 *)b;
 	agent_u32 n = 0;
@@ -126,7 +138,7 @@ static bool fill_string(struct user_bytes *b, agent_u64 from, agent_u32 max, age
 	while (n < max) {
 		agent_u32 part = at_most(at_most(max - n, STRING_PART), in_page(from + n));
 
-		if (!from_user(text + n, from + n, part))
+		if (!from_user(u, text + n, from + n, part))
 			break;
 		for (agent_u32 i = 0; i < part; i++) {
 			if (READ_ONCE(text[n + i]))
@@ -149,7 +161,7 @@ __attribute__((noinline)) static bool read_string(const struct user_read *u, age
 	bool end;
 
 	do {
-		if (!fill_string(&b, from + total, at_most(max - total, AGENT_CAPTURE_MAX), &n,
+		if (!fill_string(u, &b, from + total, at_most(max - total, AGENT_CAPTURE_MAX), &n,
 				 &end))
 			return total != 0;
 		total += n;
@@ -254,13 +266,13 @@ static bool find_bytes(const struct user_read *u, agent_u64 *from_ret, agent_u64
 	if (s->len < AGENT_MAX_ARGS)
 		n = user_arg(u, s->len);
 	if (s->flags & AGENT_USER_LEN_PTR) {
-		if (!from_user(&v, n, 4))
+		if (!from_user(u, &v, n, 4))
 			return false;
 		n = v;
 	}
 	if (s->len_at >= 0) {
 		n = 0;
-		if (!from_user(&n, base + (agent_u32)s->len_at, s->each > 1 ? 8 : 4))
+		if (!from_user(u, &n, base + (agent_u32)s->len_at, s->each > 1 ? 8 : 4))
 			return false;
 	}
 	if (s->ptr_at >= 0 && !(s->flags & AGENT_USER_SP) &&

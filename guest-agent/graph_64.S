@@ -181,6 +181,7 @@ SYM_FUNC_END(ftrace_graph_caller)
 SYM_FUNC_START(graph_full_caller)
 	NOT_ENABLED .Lgraph_return
 	FULL_SAVE
+	movq	%rbp, %rsi
 	call	full_graph_entry
 	FULL_RESTORE
 	RETURN
@@ -288,6 +289,7 @@ SYM_FUNC_START(return_to_handler)
 	jmp	.Lreturned
 .Lfull_return:
 	movq	%rsp, %rsi			/* struct full_return_regs */
+	movq	%rbp, %rdx
 	call	full_graph_return
 	jmp	.Lreturned
 	.subsection 0

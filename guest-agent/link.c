@@ -76,9 +76,14 @@ static agent_u64 tasks_off(const struct agent_header *hdr)
 	return sites_off(hdr) + (agent_u64)hdr->site_slots * sizeof(struct agent_site);
 }
 
-static agent_u64 steps_off(const struct agent_header *hdr)
+static agent_u64 scratch_off(const struct agent_header *hdr)
 {
 	return tasks_off(hdr) + (agent_u64)hdr->task_slots * sizeof(struct agent_task);
+}
+
+static agent_u64 steps_off(const struct agent_header *hdr)
+{
+	return scratch_off(hdr) + hdr->nr_cpus * sizeof(struct agent_scratch);
 }
 
 static agent_u64 followed_off(const struct agent_header *hdr)
@@ -97,6 +102,7 @@ int agent_layout(struct agent_header *hdr)
 	hdr->reclaim_off = reclaim_off(hdr);
 	hdr->sites_off = sites_off(hdr);
 	hdr->tasks_off = tasks_off(hdr);
+	hdr->scratch_off = scratch_off(hdr);
 	hdr->steps_off = steps_off(hdr);
 	hdr->followed_off = followed_off(hdr);
 	return 0;
@@ -236,6 +242,17 @@ static int put_return(agent_u8 *field, agent_u64 field_va, agent_u64 thunk)
 	return 0;
 }
 
+/* The field of `call rel32`; where the guest has no such function, it gives -1. */
+static int put_call(agent_u8 *field, agent_u64 next_va, agent_u64 function)
+{
+	static const agent_u8 none[] = { 0x48, 0x83, 0xc8, 0xff, 0x90 }; /* orq $-1, %rax; nop */
+
+	if (function)
+		return put_s32(field, (agent_s64)(function - next_va));
+	memcpy(field - 1, none, sizeof(none));
+	return 0;
+}
+
 static int put_task(const struct agent_fixup *f, agent_s64 value, agent_u8 *field)
 {
 	if (value < 0 || value > TASK_STRUCT_MAX)
@@ -286,12 +303,12 @@ static int link_one(const struct agent_fixup *f, const struct agent_header *hdr,
 		return put_s32(field, (agent_s64)hdr->ring_slots + (int)f->addend);
 	case AGENT_FIX_RING_SHIFT:
 		return put_u8(field, __builtin_ctz(hdr->ring_slots));
-	case AGENT_FIX_COPY_USER:
-		return put_s32(field, values[f->kind]
-					      ? values[f->kind] - (agent_s64)next_va
-					      : (agent_s64)(hdr->text + f->addend - next_va));
 	case AGENT_FIX_NR_CPUS:
 		return put_s32(field, hdr->nr_cpus);
+	case AGENT_FIX_CALL_STACK:
+	case AGENT_FIX_CALL_COPY:
+	case AGENT_FIX_CALL_STRNCPY:
+		return put_call(field, next_va, (agent_u64)values[f->kind]);
 	default:
 		return -EINVAL;
 	}
@@ -307,7 +324,8 @@ int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
 	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr) ||
 	    hdr->frames_off != frames_off(hdr) || hdr->reclaim_off != reclaim_off(hdr) ||
 	    hdr->sites_off != sites_off(hdr) || hdr->tasks_off != tasks_off(hdr) ||
-	    hdr->steps_off != steps_off(hdr) || hdr->followed_off != followed_off(hdr))
+	    hdr->scratch_off != scratch_off(hdr) || hdr->steps_off != steps_off(hdr) ||
+	    hdr->followed_off != followed_off(hdr))
 		return -EINVAL;
 	for (i = 0; i < blob->n_fixups; i++) {
 		const struct agent_fixup *f = &blob->fixups[i];

@@ -28,11 +28,22 @@
 #define FRAMES_PER_TASK 4u /* that is in a followed call */
 #define PIECES_AT_ONCE  256u /* of text in one stop window */
 
+/* What the agent may call, by AGENT_FIX_CALL_*: all of them process-global names since v5.10 or before. */
+static const struct {
+	const char *name;
+	int fix;
+	u32 bit;
+} guest_calls[] = {
+	{ "stack_trace_save_regs", AGENT_FIX_CALL_STACK, AGENT_CALL_STACK },
+	{ "copy_from_user_nofault", AGENT_FIX_CALL_COPY, AGENT_CALL_COPY },
+	{ "strncpy_from_user_nofault", AGENT_FIX_CALL_STRNCPY, AGENT_CALL_STRNCPY },
+};
+
 /* Sizes: as asked, halved until the rings take at most 1/16 of the guest's RAM. */
 static int layout(struct guest *g, struct err *err)
 {
 	struct agent_header *h = &g->agent.header;
-	u64 ram = 0, slots = 1, limit;
+	u64 ram = 0, slots = 1, limit, fn;
 
 	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
 		ram += vm_ram(g->vm, i)->len_bytes;
@@ -52,6 +63,9 @@ static int layout(struct guest *g, struct err *err)
 	while (h->site_slots < AGENT_MAX_SITES && h->site_slots / 2 < kernel_site_count(g->k))
 		h->site_slots *= 2;
 	h->task_slots = h->nr_frames / FRAMES_PER_TASK;
+	h->stack_max = 1;
+	for (size_t i = 0; i < ARRAY_SIZE(guest_calls); i++)
+		h->calls |= kernel_sym(g->k, guest_calls[i].name, &fn) ? 0 : guest_calls[i].bit;
 	if (agent_layout(h))
 		return err_set(err, -EINVAL, ERR_GUEST_UNSUPPORTED, 0,
 			       "no room for %u rings of %llu records", h->nr_cpus,
@@ -162,7 +176,7 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 	};
 	s32 disp;
 	u32 off;
-	u64 copy;
+	u64 fn;
 
 	for (size_t i = 0; i < ARRAY_SIZE(gs); i++) {
 		if (guest_percpu_gs(g, gs[i].alone, gs[i].hot, &disp))
@@ -180,7 +194,9 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 	v[AGENT_FIX_TASK_MIGRATE] =
 		kernel_btf_offset(g->k, "task_struct", "migration_disabled", &off) ? -1 : (s64)off;
 	v[AGENT_FIX_RETURN] = return_thunk(g);
-	v[AGENT_FIX_COPY_USER] = kernel_sym(g->k, "copy_from_user_nofault", &copy) ? 0 : (s64)copy;
+	for (size_t i = 0; i < ARRAY_SIZE(guest_calls); i++)
+		v[guest_calls[i].fix] =
+			kernel_sym(g->k, guest_calls[i].name, &fn) ? 0 : (agent_s64)fn;
 	return 0;
 }
 
@@ -400,6 +416,22 @@ static int unload_through(struct gate *gate, struct guest *g, struct err *err)
 	if (!rc)
 		rc = give_back(gate, g, JOURNAL_AGENT_DATA, err);
 	return rc;
+}
+
+bool agent_left_cpu(struct guest *g, u32 cpu, u32 on_cpu_off)
+{
+	u64 busy = 0;
+	u32 on_cpu = 0;
+
+	if (!g->agent.view || cpu >= g->agent.header.nr_cpus ||
+	    vm_view_read(g->agent.view,
+			 AGENT_CPU_OFF + (u64)cpu * AGENT_CPU_BYTES +
+				 offsetof(struct agent_cpu, busy),
+			 &busy, sizeof(busy)) ||
+	    !busy)
+		return true;
+	/* who died inside left it behind, and is on no CPU any more */
+	return guest_read(g, busy + on_cpu_off, &on_cpu, sizeof(on_cpu), NULL) || !on_cpu;
 }
 
 int agent_write_header(struct guest *g, size_t off, const void *v, size_t n, struct err *err)

@@ -29,6 +29,12 @@ int agent_unload(struct guest *g, struct err *err);
 /** agent_forget - the agent is no more in the guest, nor is anything of it */
 void agent_forget(struct guest *g);
 
+/**
+ * agent_left_cpu - is no task in a function of the guest's that the agent called on @cpu? Also without an agent
+ * @on_cpu_off: offsetof(struct task_struct, on_cpu)
+ */
+bool agent_left_cpu(struct guest *g, u32 cpu, u32 on_cpu_off);
+
 /** agent_write_header - write a member of struct agent_header at @off; the guest sees it at once */
 must_check int agent_write_header(struct guest *g, size_t off, const void *v, size_t n,
 				  struct err *err);

@@ -45,8 +45,8 @@ bool frames_header_ok(const struct agent_header *h, u64 text, u64 text_bytes, u6
 		return false;
 	return want.ring_off == h->ring_off && want.frames_off == h->frames_off &&
 	       want.reclaim_off == h->reclaim_off && want.sites_off == h->sites_off &&
-	       want.tasks_off == h->tasks_off && agent_text_bytes(&want) == text_bytes &&
-	       agent_data_bytes(&want) == data_bytes;
+	       want.tasks_off == h->tasks_off && want.scratch_off == h->scratch_off &&
+	       agent_text_bytes(&want) == text_bytes && agent_data_bytes(&want) == data_bytes;
 }
 
 u64 frames_trampoline(const struct frames *f, u32 n)

@@ -72,7 +72,8 @@ int frames_put_back(struct frames *f, u32 n)
 	u64 cell, final, now;
 	int rc = frames_read(f, n, &fr);
 
-	if (rc || !frames_has_cell(&fr))
+	/* the task is about to write our address back, within microseconds: the next round finds it */
+	if (rc || !frames_has_cell(&fr) || fr.state & AGENT_FRAME_TRUE)
 		return rc;
 	rc = frames_read_u64(f, fr.slot, &cell);
 	if (!rc && cell != frames_trampoline(f, n)) {

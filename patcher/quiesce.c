@@ -10,6 +10,9 @@
  * suspect is cleared by what it does: a voluntary context switch, sleep, its end, or CPU time that is
  * far more than the range's few instructions take (what RCU tasks waits for, and a bit more).
  *
+ * In a function of the guest's that the agent called a task has interrupts off and says so (agent_cpu.busy):
+ * each CPU has to be seen without. That also tells of those on stacks that are not looked at.
+ *
  * An idle task is never preempted: off its CPU it is not inside. On it, it has no run time of its own;
  * its CPU's counts.
  */
@@ -17,6 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "patcher/agent.h"
 #include "patcher/tasks.h"
 
 #include <errno.h>
@@ -201,6 +205,26 @@ static bool wait_progress(struct guest *g, u64 deadline)
 	return true;
 }
 
+/* Called functions have returned, each at some time: those called later are not of those looked for. */
+static int wait_calls(struct scan *s, u64 deadline, struct err *err)
+{
+	u32 cpu = 0;
+
+	while (cpu < s->g->agent.header.nr_cpus) {
+		if (agent_left_cpu(s->g, cpu, s->on_cpu_off)) {
+			cpu++;
+			continue;
+		}
+		if (monotonic_ns() > deadline)
+			return err_set(
+				err, -EBUSY, ERR_GUEST_BUSY, s->lo,
+				"CPU %u of the guest is still in a function that the agent called",
+				cpu);
+		guest_sleep_ns(POLL_NS / 10);
+	}
+	return 0;
+}
+
 static int quiesce(struct scan *s, u64 deadline, struct err *err)
 {
 	int rc = offsets(s, err);
@@ -230,7 +254,7 @@ static int quiesce(struct scan *s, u64 deadline, struct err *err)
 			return still_inside(s, err);
 		guest_sleep_ns(POLL_NS);
 	}
-	return 0;
+	return wait_calls(s, deadline, err);
 }
 
 int quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *err)

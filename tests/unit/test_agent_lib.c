@@ -21,7 +21,6 @@
 #define FRAMES       256
 #define THUNK        (SITES_BYTES - 16)
 #define PLAIN_RET    (SITES_BYTES - 32)
-#define COPY_USER    (SITES_BYTES - 64)
 #define BODIES_BYTES 4096
 
 /* agent_tramp(site, in, out): registers in and out by enum R_*. */
@@ -74,6 +73,8 @@ static struct {
 	u32 n_path;
 } step;
 static u64 fake_tsc, fake_tick;
+static const struct rig *open_rig; /* the last that was opened */
+static bool cli_done;
 
 static void *data_at(const struct rig *r, u64 off)
 {
@@ -121,48 +122,6 @@ static void choose_tracer(struct rig *r)
 	memcpy(call + 1, &rel, 4);
 }
 
-static struct {
-	u64 from, to;
-	u32 calls;
-} user;
-
-/* The guest's copy_from_user_nofault(): -EFAULT where a part of it is not the program's memory. */
-__attribute__((force_align_arg_pointer)) static long copy_from_user(void *dst, const void *src,
-								    size_t n)
-{
-	u64 p = (u64)(uintptr_t)src;
-
-	user.calls++;
-	if (p < user.from || p >= user.to || n > user.to - p)
-		return -EFAULT;
-	memcpy(dst, src, n);
-	return 0;
-}
-
-void rig_user(const void *from, size_t n)
-{
-	user.from = (u64)(uintptr_t)from;
-	user.to = user.from + n;
-	user.calls = 0;
-}
-
-u32 rig_user_calls(void)
-{
-	return user.calls;
-}
-
-/* Within reach of the agent's text: movabs, jmp */
-static void put_copy_user(u8 *p)
-{
-	u64 fn = (u64)(uintptr_t)copy_from_user;
-
-	p[0] = 0x48;
-	p[1] = 0xb8;
-	memcpy(p + 2, &fn, sizeof(fn));
-	p[10] = 0xff;
-	p[11] = 0xe0;
-}
-
 static void link_text(struct rig *r)
 {
 	const struct agent_blob *b = agent_blob_get();
@@ -181,10 +140,12 @@ static void link_text(struct rig *r)
 		v[AGENT_FIX_TASK_MIGRATE] = -1;
 	r->sites[THUNK] = 0xc3;
 	r->sites[PLAIN_RET] = 0xc3;
-	put_copy_user(r->sites + COPY_USER);
-	v[AGENT_FIX_COPY_USER] = r->opts.no_copy_user ? 0 : (s64)(uintptr_t)(r->sites + COPY_USER);
 	if (r->opts.thunk)
 		v[AGENT_FIX_RETURN] = (s64)(uintptr_t)(r->sites + THUNK);
+
+	for (u32 i = 0; i < 3 && r->opts.calls; i++)
+		v[AGENT_FIX_CALL_STACK + i] =
+			(s64)(uintptr_t)(r->sites + (size_t)(RIG_CALL_STACK + i) * SITE_BYTES);
 
 	memcpy(r->text, b->text, b->text_bytes);
 	assert_int_equal(agent_link(b, r->hdr, v, r->text), 0);
@@ -192,6 +153,33 @@ static void link_text(struct rig *r)
 	for (u32 i = 0; i < RIG_SITES; i++)
 		make_site(r, i, (u64)(uintptr_t)r->text + b->ftrace_caller);
 	assert_int_equal(mprotect(r->text, r->text_bytes + SITES_BYTES, PROT_READ | PROT_EXEC), 0);
+}
+
+static void on_step(int sig, siginfo_t *info, void *uc);
+
+/*
+ * cli and sti are not for a user process: done here instead. Where instructions are stepped through, the next
+ * one would be executed before its trap.
+ */
+static void on_privileged(int sig, siginfo_t *info, void *uc)
+{
+	greg_t *regs = ((ucontext_t *)uc)->uc_mcontext.gregs;
+	u64 off = (u64)regs[REG_RIP] - (u64)(uintptr_t)open_rig->text;
+	u8 insn = off < open_rig->text_bytes ? open_rig->text[off] : 0;
+
+	if (insn != 0xfa && insn != 0xfb) {
+		signal(SIGSEGV, SIG_DFL); /* and again */
+		return;
+	}
+	regs[REG_RIP]++;
+	cli_done = insn == 0xfa;
+	if (regs[REG_EFL] & FLAG_TF)
+		on_step(sig, info, uc);
+}
+
+bool rig_irqs_off(void)
+{
+	return cli_done;
 }
 
 void rig_open(struct rig *r, const struct rig_opts *opts)
@@ -206,8 +194,13 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 				    .task_slots = opts->tasks,
 				    .enabled = 1 };
 
+	struct sigaction sa = { .sa_sigaction = on_privileged,
+				.sa_flags = SA_SIGINFO | SA_NODEFER };
+
 	memset(r, 0, sizeof(*r));
 	r->opts = *opts;
+	hdr.stack_max = AGENT_MAX_STACK;
+	hdr.calls = opts->calls ? AGENT_CALL_STACK | AGENT_CALL_COPY | AGENT_CALL_STRNCPY : 0;
 	hdr.nr_cpus = opts->nr_cpus ? opts->nr_cpus : RIG_CPUS;
 	assert_int_equal(agent_layout(&hdr), 0);
 	r->data_bytes = agent_data_bytes(&hdr);
@@ -242,6 +235,9 @@ void rig_open(struct rig *r, const struct rig_opts *opts)
 		r->percpu[i].preempt_count = RIG_PREEMPT_IDLE;
 		r->percpu[i].current_task = &r->task[i];
 	}
+	open_rig = r;
+	cli_done = false;
+	assert_int_equal(sigaction(SIGSEGV, &sa, NULL), 0);
 	rig_on(r, 0);
 }
 
@@ -363,6 +359,15 @@ static bool is_now(void)
 	return step.at < RIG_EVERY(0, 0) ? step.count == step.at : step.count % n == i;
 }
 
+/* Whatever comes leaves interrupts as they were. */
+static void do_inject(void)
+{
+	bool was = cli_done;
+
+	step.inject(step.rig, step.arg);
+	cli_done = was;
+}
+
 /* SIGTRAP: before each instruction once TF is set. */
 static void on_step(int sig, siginfo_t *info, void *uc)
 {
@@ -387,7 +392,7 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 	}
 	step.flags_pushed = step.rig->text[off] == 0x9c;
 	if (step.inject && is_now()) {
-		step.inject(step.rig, step.arg);
+		do_inject();
 		if (step.at < RIG_EVERY(0, 0))
 			regs[REG_EFL] &= ~FLAG_TF;
 	}
@@ -466,7 +471,7 @@ static void on_break(int sig, siginfo_t *info, void *uc)
 	(void)info;
 	assert_true(off < step.rig->text_bytes);
 	put_byte(step.rig, step.rig->text + off, broken);
-	step.inject(step.rig, step.arg);
+	do_inject();
 }
 
 void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),

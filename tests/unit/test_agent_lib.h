@@ -50,7 +50,14 @@ struct rig_opts {
 	u32 tasks; /* task_slots */
 	bool no_migrate; /* the kernel has no migration_disabled */
 	bool thunk; /* return through a thunk */
-	bool no_copy_user; /* the kernel has no copy_from_user_nofault() */
+	bool calls; /* the guest has functions for the agent to call: sites RIG_CALL_* */
+};
+
+/* Sites that stand for functions of the guest's which the agent calls; their bodies are the test's. */
+enum {
+	RIG_CALL_STACK = RIG_SITES - 3,
+	RIG_CALL_COPY,
+	RIG_CALL_STRNCPY
 };
 
 struct rig {
@@ -163,6 +170,9 @@ u64 rig_regs_parent(void);
 unsigned int rig_step(struct rig *r, u32 site, unsigned int at,
 		      void (*inject)(struct rig *r, void *arg), void *arg, bool irqs_off);
 
+/** rig_irqs_off - does the agent have interrupts off, by cli? Nobody but an NMI may come then */
+bool rig_irqs_off(void);
+
 /** rig_site - the agent's site table says @what of @site from now on */
 void rig_site(struct rig *r, u32 site, u32 what);
 
@@ -208,10 +218,6 @@ void rig_reclaim(struct rig *r, u32 task);
 u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX]);
 void rig_break(struct rig *r, u32 site, u32 off, void (*inject)(struct rig *r, void *arg),
 	       void *arg);
-
-/** rig_user - what copy_from_user_nofault() can read from now on; how often it was asked since */
-void rig_user(const void *from, size_t n);
-u32 rig_user_calls(void);
 
 /** rig_decode - check and take apart one slot, written independently of tracers/ring.c */
 bool rig_decode(const u64 w[3], u64 index, u32 slots, struct ring_record *ret);

@@ -43,6 +43,8 @@ static const agent_s64 *values(void)
 	v[AGENT_FIX_TASK_COMM] = 0xbc0;
 	v[AGENT_FIX_TASK_MIGRATE] = 0x3fc;
 	v[AGENT_FIX_TASK_START] = 0xa40;
+	v[AGENT_FIX_CALL_STACK] = (agent_s64)0xffffffff81190480;
+	v[AGENT_FIX_CALL_COPY] = (agent_s64)0xffffffff812a1cd0;
 	return v;
 }
 
@@ -150,6 +152,12 @@ static void fixups_are_filled(void **state)
 			assert_int_equal(text[f->off - 1], 0xc3);
 		else if (f->kind == AGENT_FIX_RING_SHIFT)
 			assert_int_equal(text[f->off], 17);
+		else if (f->kind == AGENT_FIX_CALL_STRNCPY) /* the guest has none: -1 */
+			assert_memory_equal(text + f->off - 1, "\x48\x83\xc8\xff\x90", 5);
+		else if (f->kind >= AGENT_FIX_CALL_STACK)
+			assert_true(text[f->off - 1] == 0xe8 &&
+				    next + (agent_u64)(agent_s64)field(f->off) ==
+					    (agent_u64)v[f->kind]);
 	}
 	assert_int_equal(seen, (1u << AGENT_FIX_MAX) - 1);
 	for (agent_u32 i = 0; i + 4 <= b->text_bytes; i++)
