@@ -107,6 +107,7 @@ struct known {
 
 struct sys_reader {
 	struct syscall_event e;
+	struct syscall_entry named; /* its entry under another name */
 	struct known *at; /* its handler */
 	bool inside;
 	u16 left; /* parts still to come */
@@ -286,6 +287,18 @@ static bool go_on(struct sys_reader *s, const struct trace_record *r)
 	}
 }
 
+/* Its number tells what a call of the 32-bit ABI is called; the handler may be called otherwise. */
+static void name_call32(struct sys_reader *s)
+{
+	const char *name = s->e.abi == SYSCALL_ABI_32 ? syscall_name32(s->e.nr) : NULL;
+
+	if (!name)
+		return;
+	s->named = *s->e.entry;
+	s->named.name = name;
+	s->e.entry = &s->named;
+}
+
 const struct syscall_event *sys_reader_add(struct sys_reader *s, const struct trace_record *r,
 					   const struct output_names *names)
 {
@@ -301,5 +314,6 @@ const struct syscall_event *sys_reader_add(struct sys_reader *s, const struct tr
 	if (s->missing)
 		return NULL;
 	s->e.seq = r->seq;
+	name_call32(s);
 	return &s->e;
 }

@@ -287,9 +287,20 @@ static void put_ret(struct dec *d, const struct call_desc *c, const struct varia
 		put_result(d, var ? var->ret : c ? c->ret : R_D);
 }
 
-void decode_event(struct decoded *d, const struct syscall_event *e, const struct decode_opts *o)
+/* Calls of the 32-bit ABI with names of their own have the arguments of another. */
+static const struct call_desc *desc_of(const struct syscall_event *e)
 {
 	const struct call_desc *c = call_desc_find(e->entry->name);
+	char plain[SYSCALL_PLAIN_MAX];
+	const char *name =
+		e->abi == SYSCALL_ABI_32 && !c ? syscall_plain_name(e->entry->name, plain) : NULL;
+
+	return name ? call_desc_find(name) : c;
+}
+
+void decode_event(struct decoded *d, const struct syscall_event *e, const struct decode_opts *o)
+{
+	const struct call_desc *c = desc_of(e);
 	const struct variant *var = c ? variant_find(c, e) : NULL;
 	struct dec dec = { .b = &d->text,
 			   .e = e,
