@@ -9,7 +9,8 @@
  *   syscallmem unmap S     open() a path whose page another thread maps, unmaps and rewrites, for S seconds;
  *                          prints how often it was found, was not, and was not there
  *   syscallmem fork N      N children that call getppid() once, each a child of the one before
- *   syscallmem write N     write() of 64 bytes to /dev/null, N times
+ *   syscallmem uid N       getppid() as this user
+ *   syscallmem cost N      getppid(), write() of 64 bytes, openat() and close(): prints ns a call
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -260,13 +261,32 @@ static int chain(int n)
 	return 0;
 }
 
-static int writes(int n)
+static long long now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
+}
+
+static int cost(int n)
 {
 	char buf[64] = "sixty-four bytes that go nowhere";
 	int fd = open("/dev/null", O_WRONLY);
+	long long t[4];
 
+	t[0] = now();
+	for (int i = 0; i < n; i++)
+		syscall(SYS_getppid);
+	t[1] = now();
 	for (int i = 0; i < n; i++)
 		syscall(SYS_write, fd, buf, sizeof(buf));
+	t[2] = now();
+	for (int i = 0; i < n / 2; i++)
+		syscall(SYS_close, (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY, 0));
+	t[3] = now();
+	for (int i = 0; i < 3; i++)
+		printf("%lld ", (t[i + 1] - t[i]) / n);
 	return 0;
 }
 
@@ -293,5 +313,10 @@ int main(int argc, char **argv)
 		return race(n);
 	if (!strcmp(what, "fork"))
 		return chain(n);
-	return strcmp(what, "write") ? 2 : writes(n);
+	if (!strcmp(what, "uid")) {
+		syscall(SYS_setuid, n);
+		syscall(SYS_getppid);
+		return 0;
+	}
+	return strcmp(what, "cost") ? 2 : cost(n);
 }
