@@ -13,8 +13,8 @@ PROGRAMS = ["syscallset known", "ls -l /proc/self", "sh -c 'echo one | cat; cp /
             "sh -c 'mkdir /tmp/d; cd /tmp/d; touch a b; mv a c; ln -s c l; rm -r /tmp/d'",
             "syscallset execs 20", "syscallmem memory", "syscallmem threads", "syscallmem signals",
             "syscallmem execs", "syscall32",
-            "sh -c 'mkdir -p /tmp/t/u; echo hello >/tmp/t/u/f; cp -r /tmp/t /tmp/v; tar cf /tmp/x.tar -C /tmp t; "
-            "tar tf /tmp/x.tar; rm -r /tmp/t /tmp/v /tmp/x.tar'"]
+            "sh -c 'mkdir -p /tmp/t/u; echo hello >/tmp/t/u/f; cp -r /tmp/t /tmp/v; "
+            "tar cf /tmp/x.tar -C /tmp t; tar tf /tmp/x.tar; rm -r /tmp/t /tmp/v /tmp/x.tar'"]
 LINE = re.compile(r"^(\d+) +(.*)$")
 CALL = re.compile(r"^(\w+)\((.*)\) += (.*)$", re.S)
 RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>(.*)$", re.S)

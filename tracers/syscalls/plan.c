@@ -4,11 +4,12 @@
 
 #include "tracers/syscalls/desc.h"
 
-#define PATH_BYTES     4096u
-#define SOCKADDR_BYTES 128u
-#define ARRAY_MAX      32u /* elements; as many as strace shows */
-#define DENTS_BYTES    4096u /* of more than this entries are not counted */
-#define MSGHDR_BYTES   56u
+#define PATH_BYTES        4096u
+#define SOCKADDR_BYTES    128u
+#define ARRAY_MAX         32u /* elements; as many as strace shows */
+#define AT_EMPTY_PATH_BIT 0x1000u
+#define DENTS_BYTES       4096u /* of more than this entries are not counted */
+#define MSGHDR_BYTES      56u
 /* struct user_msghdr, Linux v6.1 include/linux/socket.h */
 #define MSG_NAME    0
 #define MSG_NAMELEN 8
@@ -177,11 +178,34 @@ bool plan_for(const char *name, const struct plan_opts *o, struct plan *ret)
 	return ret->n != 0;
 }
 
+/*
+ * With AT_EMPTY_PATH a path that is empty is not copied: Linux v6.11 include/linux/fs.h vfs_empty_path(). One
+ * that is not is the kernel's copy, which counts for more.
+ */
+static void empty_path_add(struct plan *p, const struct call_desc *c)
+{
+	for (u8 i = 0; i < SYSCALL_ARGS && c->args[i].kind; i++) {
+		const struct arg_desc *d = &c->args[i];
+		bool at = d->kind == K_STATX || (d->kind == K_FLAGS && d->tab == &xlat_at);
+
+		if (!at || p->n == PLAN_STEPS || !p->n || p->steps[0].what != CAPTURE_STRING)
+			continue;
+		p->steps[p->n] = p->steps[0];
+		p->steps[p->n].kernel = NULL;
+		p->steps[p->n].max = 1;
+		p->steps[p->n].if_arg = i;
+		p->steps[p->n].if_mask = p->steps[p->n].if_value = AT_EMPTY_PATH_BIT;
+		p->n++;
+	}
+}
+
 bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
 {
 	const struct call_desc *c = call_desc_find(name);
 
 	(void)plan_for(name, o, ret);
+	if (c)
+		empty_path_add(ret, c);
 	for (u8 i = 0; c && i < c->n_variants; i++) {
 		u8 from = ret->n;
 

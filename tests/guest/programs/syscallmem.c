@@ -215,7 +215,7 @@ static void *unmap(void *arg)
 		if (mmap(page, 4096, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != page)
 			abort();
-		for (unsigned n = 0; n < 50; n++)
+		for (unsigned n = 0; n < 20000; n++)
 			memcpy(page, paths[(i + n) & 1], sizeof("/proc/version"));
 	}
 	return NULL;
