@@ -282,7 +282,6 @@ static void take_switches(json_t *doc, struct body_trace *b, struct problem *p)
 	take_bool(doc, "retval", &b->retval, p);
 	take_bool(doc, "args", &b->args, p);
 	take_bool(doc, "switches", &b->switches, p);
-	take_bool(doc, "failed", &b->failed, p);
 }
 
 static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
@@ -325,6 +324,25 @@ static const char *take_tracer(json_t *doc, size_t n, struct problem *p)
 	return NULL;
 }
 
+/* Of the tracer syscalls: which calls, and how much of them. */
+static void take_calls(json_t *doc, struct body_trace *b, struct problem *p)
+{
+	json_t *comm = json_object_get(doc, "comm"), *path = json_object_get(doc, "path");
+	u64 uid = 0, strings = 0;
+
+	b->comm = comm ? take_string(comm, "/comm", BODY_MAX_COMM, p) : NULL;
+	b->path = path ? take_string(path, "/path", BODY_MAX_PATH, p) : NULL;
+	b->has_uid = json_object_get(doc, "uid");
+	b->has_cgroup = json_object_get(doc, "cgroup");
+	take_bool(doc, "failed", &b->failed, p);
+	take_bool(doc, "follow_forks", &b->follow_forks, p);
+	take_number(doc, "uid", 0, UINT32_MAX - 1, &uid, p);
+	take_number(doc, "cgroup", 1, INT64_MAX, &b->cgroup, p);
+	take_number(doc, "string_max", BODY_MIN_STRING, BODY_MAX_STRING, &strings, p);
+	b->uid = (u32)uid;
+	b->string_max = (u32)strings;
+}
+
 static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
 {
 	json_t *v = json_object_get(doc, "mode");
@@ -340,13 +358,29 @@ static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
 
 int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struct problem *p)
 {
-	static const char *const known[] = {
-		"tracer",   "filter",        "notrace",         "pids",
-		"graph",    "graph_notrace", "max_graph_depth", "threshold_ns",
-		"irqs",     "sleep_time",    "retval",          "args",
-		"switches", "mode",          "buffer_records",  "failed",
-		NULL
-	};
+	static const char *const known[] = { "tracer",
+					     "filter",
+					     "notrace",
+					     "pids",
+					     "graph",
+					     "graph_notrace",
+					     "max_graph_depth",
+					     "threshold_ns",
+					     "irqs",
+					     "sleep_time",
+					     "retval",
+					     "args",
+					     "switches",
+					     "mode",
+					     "buffer_records",
+					     "failed",
+					     "follow_forks",
+					     "comm",
+					     "path",
+					     "uid",
+					     "cgroup",
+					     "string_max",
+					     NULL };
 	struct body_trace b = { 0 };
 	int r;
 
@@ -357,6 +391,7 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 	take_words(b.doc, &b, p);
 	take_numbers(b.doc, &b, p);
 	take_switches(b.doc, &b, p);
+	take_calls(b.doc, &b, p);
 	r = take_all_globs(b.doc, &b, p);
 	if (r == 0)
 		r = take_pids(b.doc, &b, p);

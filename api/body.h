@@ -18,6 +18,10 @@
 #define BODY_MIN_BUFFER    1024u
 #define BODY_MAX_BUFFER    8388608u
 #define BODY_MAX_DEPTH     65535u
+#define BODY_MAX_COMM      64u
+#define BODY_MAX_PATH      4095u
+#define BODY_MIN_STRING    8u
+#define BODY_MAX_STRING    4096u
 #define BODY_MAX_THRESHOLD (3600 * NSEC_PER_SEC)
 
 /* POST /v1/guests. Strings live in @doc. */
@@ -45,7 +49,13 @@ struct body_trace {
 	u64 threshold_ns; /* 0: none */
 	bool irqs, sleep_time; /* true when not given */
 	bool retval, args, switches;
-	bool failed; /* syscalls */
+	/* syscalls */
+	bool failed, follow_forks;
+	const char *comm, *path; /* NULL when not given */
+	bool has_uid, has_cgroup;
+	u32 uid;
+	u64 cgroup;
+	u32 string_max; /* 0 when not given */
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };

@@ -81,12 +81,16 @@ static const struct cli_verb verbs[] = {
 	  "  hvftrace record web1 -p function_graph --threshold 1ms --duration 1m -o slow.hvft\n",
 	  cli_record },
 	{ "syscalls",
-	  "G [-l CALL]... [-P PID]... [--failed] [--duration T] [--format WHAT] [-c|-o FILE]",
+	  "G [-l CALL]... [-P PID [-f]]... [OPTION]... [--duration T] [--format WHAT] [-c|-o FILE]",
 	  "show system calls with their arguments and results, as strace does",
 	  "  -l CALL         only calls of this name: a glob, %CLASS (file, desc, process, network,\n"
 	  "                  memory, signal, ipc, creds) or ! before either\n"
 	  "  -P PID          only this task of the guest; up to 64 times\n"
+	  "  -f              with -P: all its threads, too, and what it forks\n"
+	  "  --comm GLOB     only tasks of this name; --uid N, --cgroup ID: of this user, in this cgroup\n"
+	  "  --path PREFIX   only calls with a path that begins so\n"
 	  "  --failed        only calls that returned an error\n"
+	  "  --strings N     bytes of buffers and strings that are shown, 8 to 4096; 32 otherwise\n"
 	  "  --duration T    stop after 10, 10s, 500ms, 2m or 1h; otherwise at Ctrl-C\n"
 	  "  --format WHAT   text (as strace -f -tt -T), json (a line each), falco or ocsf\n"
 	  "  -c              count calls, errors and time at the end, as strace -c\n"

@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Members of the request that -p function has no use for, and the options that set them. */
-static const struct graph_option {
+static const struct request_option {
 	const char *key, *option;
 } graph_options[] = {
 	{ "graph", "-g" },
@@ -20,6 +20,14 @@ static const struct graph_option {
 	{ "irqs", "--no-irqs" },
 	{ "sleep_time", "--no-sleep-time" },
 	{ "retval", "--retval" },
+};
+
+/* Members that the tracer syscalls alone has a use for. */
+static const struct request_option calls_options[] = {
+	{ "failed", "--failed" },      { "follow_forks", "-f" },
+	{ "comm", "--comm" },          { "uid", "--uid" },
+	{ "cgroup", "--cgroup" },      { "path", "--path" },
+	{ "string_max", "--strings" },
 };
 
 void trace_args_init(struct trace_args *a, const char *tracer)
@@ -119,9 +127,49 @@ static int set_threshold(const char *verb, json_t *body, const char *text)
 	return -1;
 }
 
+static int set_number(const char *verb, json_t *body, const char *key, const char *option,
+		      const char *text)
+{
+	long n;
+
+	if (!whole_number(text, &n))
+		return cli_usage(verb, "%s takes a number, not \"%s\"", option, text);
+	return json_object_set_new(body, key, json_integer(n)) ? cli_fail("out of memory") : -1;
+}
+
+static int set_string(const char *verb, json_t *body, const char *key, const char *text)
+{
+	return json_object_set_new(body, key, json_string(text))
+		       ? cli_usage(verb, "\"%s\" is not UTF-8", text)
+		       : -1;
+}
+
 static int set_bool(json_t *body, const char *key, bool value)
 {
 	return json_object_set_new(body, key, json_boolean(value)) ? cli_fail("out of memory") : -1;
+}
+
+/* Of system calls. Return: as take_request_option(). */
+static int take_calls_option(const char *verb, int opt, json_t *body)
+{
+	switch (opt) {
+	case OPT_FAILED:
+		return set_bool(body, "failed", true);
+	case 'f':
+		return set_bool(body, "follow_forks", true);
+	case OPT_COMM:
+		return set_string(verb, body, "comm", optarg);
+	case OPT_PATH:
+		return set_string(verb, body, "path", optarg);
+	case OPT_UID:
+		return set_number(verb, body, "uid", "--uid", optarg);
+	case OPT_CGROUP:
+		return set_number(verb, body, "cgroup", "--cgroup", optarg);
+	case OPT_STRINGS:
+		return set_number(verb, body, "string_max", "--strings", optarg);
+	default:
+		return -2;
+	}
 }
 
 /* What the request has a member for. Return: as trace_args_parse(); -2 when @opt is none of it. */
@@ -154,10 +202,8 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 		return set_bool(a->body, "args", true);
 	case OPT_SWITCHES:
 		return set_bool(a->body, "switches", true);
-	case OPT_FAILED:
-		return set_bool(a->body, "failed", true);
 	default:
-		return -2;
+		return take_calls_option(verb, opt, a->body);
 	}
 }
 
@@ -208,8 +254,11 @@ static int check(const char *verb, const struct trace_args *a)
 	const char *tracer = json_string_value(json_object_get(a->body, "tracer"));
 
 	if (tracer && strcmp(tracer, "syscalls") != 0) {
-		if (json_object_get(a->body, "failed"))
-			return cli_usage(verb, "--failed needs -p syscalls");
+		for (size_t i = 0; i < ARRAY_SIZE(calls_options); i++) {
+			if (json_object_get(a->body, calls_options[i].key))
+				return cli_usage(verb, "%s needs -p syscalls",
+						 calls_options[i].option);
+		}
 		if (!strcmp(a->format, "falco") || !strcmp(a->format, "ocsf"))
 			return cli_usage(verb, "--format %s needs -p syscalls", a->format);
 	}

@@ -33,10 +33,28 @@ enum {
 	OPT_ARGS,
 	OPT_SWITCHES,
 	OPT_FAILED,
+	OPT_COMM,
+	OPT_UID,
+	OPT_CGROUP,
+	OPT_PATH,
+	OPT_STRINGS,
 };
 
+/* Which system calls: of syscalls and of record -p syscalls. */
+/* clang-format off: a table */
+#define CALLS_LONG                                                                               \
+	{ "failed", no_argument, NULL, OPT_FAILED }, { "follow-forks", no_argument, NULL, 'f' }, \
+		{ "comm", required_argument, NULL, OPT_COMM },                                   \
+		{ "uid", required_argument, NULL, OPT_UID },                                     \
+		{ "cgroup", required_argument, NULL, OPT_CGROUP },                               \
+		{ "path", required_argument, NULL, OPT_PATH },                                   \
+	{                                                                                        \
+		"strings", required_argument, NULL, OPT_STRINGS                                  \
+	}
+/* clang-format on */
+
 /* For getopt_long(): what the three verbs have in common. */
-#define TRACE_SHORT "l:n:P:g:" CLI_COMMON_SHORT
+#define TRACE_SHORT "fl:n:P:g:" CLI_COMMON_SHORT
 /* clang-format off: a table */
 #define TRACE_LONG                                                               \
 	{ "duration", required_argument, NULL, OPT_DURATION },                   \
@@ -46,8 +64,7 @@ enum {
 		{ "no-irqs", no_argument, NULL, OPT_NO_IRQS },                   \
 		{ "no-sleep-time", no_argument, NULL, OPT_NO_SLEEP_TIME },       \
 		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
-		{ "args", no_argument, NULL, OPT_ARGS },                         \
-		{ "failed", no_argument, NULL, OPT_FAILED },                     \
+		{ "args", no_argument, NULL, OPT_ARGS }, CALLS_LONG,             \
 		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
 /* clang-format on */
 

@@ -233,14 +233,14 @@ int cli_syscalls(struct cli *c, int argc, char **argv)
 					       { "summary", no_argument, NULL, 'c' },
 					       { "duration", required_argument, NULL,
 						 OPT_DURATION },
-					       { "failed", no_argument, NULL, OPT_FAILED },
+					       CALLS_LONG,
 					       CLI_COMMON_LONG,
 					       { NULL, 0, NULL, 0 } };
 	struct trace_args a;
 	int status;
 
 	trace_args_init(&a, "syscalls");
-	status = trace_args_parse(c, argc, argv, "cl:o:P:" CLI_COMMON_SHORT, longs, &a);
+	status = trace_args_parse(c, argc, argv, "cfl:o:P:" CLI_COMMON_SHORT, longs, &a);
 	if (status == -1 && a.summary && a.output)
 		status = cli_usage(argv[0], "-c goes to standard output, without -o");
 	if (status == -1 && a.summary) {

@@ -21,6 +21,10 @@
  *                                      | struct agent_task [task_slots]       |
  *                                      +--------------------------------------+ header.scratch_off
  *                                      | struct agent_scratch [nr_cpus]       |
+ *                                      +--------------------------------------+ header.steps_off
+ *                                      | struct agent_user_step [1024]        |
+ *                                      +--------------------------------------+ header.followed_off
+ *                                      | agent_u64 followed, a bit for each pid |
  *                                      +--------------------------------------+
  *
  * Text refers to data, to per-CPU variables and to task_struct members through fields which the
@@ -65,7 +69,7 @@
 #define AGENT_RECORD_BYTES  24
 #define AGENT_CPU_BYTES     256
 #define AGENT_CPU_OFF       4096
-#define AGENT_TEXT_BYTES    16384 /* of code; trampolines follow */
+#define AGENT_TEXT_BYTES    20480 /* of code; trampolines follow */
 #define AGENT_MAX_PIDS      64
 #define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
 #define AGENT_MIN_SLOTS     64
@@ -131,7 +135,10 @@
 #define AGENT_DATA_RETVAL 0x100 /* rax; GRAPH_RETURN */
 #define AGENT_DATA_DEPTH \
 	0x200 /* calls followed around this one in its task; GRAPH_RETURN under a threshold */
-#define AGENT_DATA_NR      0x300 /* orig_ax; entry of a site with SYSCALL and NR */
+#define AGENT_DATA_NR   0x300 /* orig_ax; entry of a site with SYSCALL and NR */
+#define AGENT_DATA_NR32 0x301 /* the same, of a call of the 32-bit ABI */
+#define AGENT_DATA_WHO \
+	0x302 /* 63..32 low half of its cgroup's id, 31..0 uid; entry of a site with SYSCALL */
 #define AGENT_DATA_CAPTURE 0x400 /* | program; see struct agent_capture */
 #define AGENT_DATA_KEY     0x500
 #define AGENT_DATA_BYTES   0x600 /* | 0, 1 ... */
@@ -149,6 +156,9 @@
 #define AGENT_OPT_SWITCHES \
 	0x10 /* some site has AGENT_SITE_SWITCH: sites are looked up before pids are */
 #define AGENT_OPT_STACKS 0x20 /* some site has AGENT_SITE_STACK; with graph and TASKS */
+#define AGENT_OPT_FOLLOW 0x40 /* tasks by header.followed_off, and what they fork; not by pids */
+#define AGENT_OPT_WHO    0x80 /* entries of system calls have a DATA_WHO */
+#define AGENT_OPT_UIDS   0x100 /* only tasks with header.uid */
 
 /* agent_site.what */
 #define AGENT_SITE_ROOT    0x001 /* -g: with AGENT_OPT_ROOTS, it and what it calls is followed */
@@ -175,13 +185,19 @@
 #define AGENT_SITE_CAPTURE_SHIFT \
 	16 /* number + 1 of its program in header.captures; 0: none. It is recorded by that alone */
 #define AGENT_SITE_CAPTURE_MASK 0x1f
-#define AGENT_SITE_PROBES       32 /* slots looked at from agent_site_slot() on, circular */
+#define AGENT_SITE_FORK         0x4000 /* wake_up_new_task(): with FOLLOW, its task is followed as well */
+#define AGENT_SITE_EXIT         0x8000 /* do_exit(): is followed no more */
+#define AGENT_SITE_USER_SHIFT \
+	21 /* number + 1 of its first step, see agent_user.h; 0: none. With SYSCALL */
+#define AGENT_SITE_USER_MASK 0x7ff
+#define AGENT_SITE_PROBES    32 /* slots looked at from agent_site_slot() on, circular */
 
 /* agent_capture.flags */
 #define AGENT_CAPTURE_RETURN  0x1 /* base is what the function returns */
 #define AGENT_CAPTURE_STRING  0x2 /* ends before its first NUL */
 #define AGENT_CAPTURE_NONE    0xff /* base, len or key: there is none */
 #define AGENT_CAPTURE_MAX     256 /* bytes */
+#define AGENT_STRING_MAX      4096 /* of a string, in pieces of AGENT_CAPTURE_MAX */
 #define AGENT_CAPTURE_WORDS   (AGENT_CAPTURE_MAX / 8)
 #define AGENT_MAX_CAPTURES    16
 #define AGENT_CAPTURE_UNKNOWN 0xffffffff
@@ -219,10 +235,13 @@
 #ifndef __ASSEMBLER__
 typedef unsigned char agent_u8;
 typedef unsigned short agent_u16;
+typedef short agent_s16;
 typedef unsigned int agent_u32;
 typedef int agent_s32;
 typedef unsigned long long agent_u64;
 typedef long long agent_s64;
+
+#include "guest-agent/agent_user.h"
 
 struct agent_fixup {
 	agent_u32 off; /* of the field, from the start of text */
@@ -241,10 +260,13 @@ struct agent_fixup {
  *   CAPTURE | program   63..32 bytes there are, or AGENT_CAPTURE_UNKNOWN; 31..0 bytes that follow
  *   KEY                 what tells which of a call's arguments it is; 0 without one
  *   BYTES | 0, 1 ...    8 bytes each, the last filled up with 0
+ *
+ * A string that is longer than AGENT_CAPTURE_MAX is several records, one behind the other: all but the last
+ * have so many bytes, and UNKNOWN of what there is.
  */
 struct agent_capture {
 	agent_u16 flags; /* AGENT_CAPTURE_* */
-	agent_u16 max_bytes; /* at most AGENT_CAPTURE_MAX */
+	agent_u16 max_bytes; /* at most AGENT_CAPTURE_MAX; of a string AGENT_STRING_MAX */
 	agent_u8 base; /* argument word; not used under RETURN */
 	agent_u8 len; /* argument word that has the length, its low half; or NONE */
 	agent_u8 key; /* argument word that is the key; or NONE; not under RETURN */
@@ -325,6 +347,11 @@ struct agent_header {
 	agent_u32
 		stack_max; /* H, change only while not enabled: callers that STACK tells, 1 .. AGENT_MAX_STACK */
 	agent_u16 stack_regs[AGENT_STACK_REGS]; /* offsets in struct pt_regs: ip, sp, bp, cs */
+	agent_u64 steps_off; /* of struct agent_user_step [AGENT_USER_STEPS] */
+	agent_u64 followed_off; /* of agent_u64 [AGENT_FOLLOWED_WORDS] */
+	struct agent_where where; /* H, change only while not enabled */
+	agent_u32 uid; /* H */
+	agent_u32 pad4;
 };
 
 /*
@@ -337,6 +364,7 @@ struct agent_scratch {
 	agent_u64 word[AGENT_SCRATCH_WORDS];
 	agent_u32 shown[AGENT_MAX_STACK]; /* frames with AGENT_FRAME_TRUE */
 };
+#define AGENT_FOLLOWED_WORDS ((AGENT_PID_MASK + 1) / 64)
 
 /*
  * What is asked of one call site: a hash table that the host fills while the agent is off. A site
@@ -415,6 +443,10 @@ struct agent_frame {
 #define AGENT_FRAME_CAPTURE   0x080 /* its return records a capture; the program instead of a depth */
 #define AGENT_FRAME_TRUE \
 	0x100 /* for the moment its cell has the true address: not for the host to judge */
+#define AGENT_FRAME_USER \
+	0x200 /* steps are left for its return; where its registers are instead of a depth */
+#define AGENT_FRAME_RETRY \
+	0x400 /* first of six bits, for steps from the first on: it failed at the entry */
 #define AGENT_FRAME_DEPTH_SHIFT 16 /* calls followed around it, 65535 at most */
 #define AGENT_FRAME_MAX_DEPTH   0xffffu
 

@@ -16,6 +16,7 @@
 #include "guest-agent/full_64.h"
 #include "guest-agent/full_record.h"
 #include "guest-agent/full_stack.h"
+#include "guest-agent/full_user.h"
 
 #define FIND_TRIES 4 /* places of a bucket that others take while we are about to */
 #define SKIP_MAX   16 /* calls that are found out to have been left without a return */
@@ -55,11 +56,43 @@ static agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
 	return 0;
 }
 
+static agent_u64 *followed(const struct call *c, agent_u32 pid)
+{
+	return (agent_u64 *)in_data(c->h, c->h->followed_off) + (pid & AGENT_PID_MASK) / 64;
+}
+
+static bool is_followed(const struct call *c)
+{
+	return READ_ONCE(*followed(c, c->pid)) >> (c->pid % 64) & 1;
+}
+
+/*
+ * The set of followed tasks grows before the new one runs, and a pid is taken out before it can be another
+ * task's: v6.1 kernel/fork.c kernel_clone(), kernel/exit.c do_exit().
+ */
+__attribute__((noinline)) static void follow_task(const struct call *c, const struct full_regs *r)
+{
+	agent_u32 pid = c->pid;
+
+	if (!(c->h->options & AGENT_OPT_FOLLOW) || !is_followed(c))
+		return;
+	if (c->what & AGENT_SITE_EXIT) {
+		__atomic_fetch_and(followed(c, pid), ~(1ull << pid % 64), __ATOMIC_RELAXED);
+	} else if (in_kernel(c, r->arg[0]) && !(r->arg[0] & 7)) {
+		pid = task_pid(r->arg[0]);
+		__atomic_fetch_or(followed(c, pid), 1ull << pid % 64, __ATOMIC_RELAXED);
+	}
+}
+
 /* The host may change list and length at any time. */
 static bool pid_wanted(const struct call *c)
 {
 	agent_u32 n = READ_ONCE(c->h->n_pids);
 
+	if (unlikely(c->h->options & AGENT_OPT_UIDS) && c->h->uid != task_uid(c))
+		return false;
+	if (unlikely(c->h->options & AGENT_OPT_FOLLOW))
+		return is_followed(c);
 	if (likely(!n))
 		return true;
 	if (n > AGENT_MAX_PIDS)
@@ -108,6 +141,10 @@ static bool begin(struct call *c, const struct full_regs *r)
 	if (!(c->h->options & AGENT_OPT_SWITCHES) && !pid_wanted(c))
 		return false;
 	c->what = site_what(c->h, c->ip);
+	if (unlikely(c->what & (AGENT_SITE_FORK | AGENT_SITE_EXIT))) {
+		follow_task(c, r);
+		return false;
+	}
 	if (unlikely(c->what & AGENT_SITE_SWITCH)) {
 		/* finish_task_switch(prev): prev is kept until it drops it */
 		record_switch(c, r->arg[0]);
@@ -340,15 +377,15 @@ static void fill(const struct call *c, struct agent_frame *f, const struct full_
  * all is done before the cell leads to it. A call whose entry the ring has no room for is followed all
  * the same where what is inside depends on it.
  */
-static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u32 outer,
-		   struct place *p)
+static struct agent_frame *follow(struct call *c, struct full_regs *r, agent_u32 state,
+				  agent_u32 outer, struct place *p)
 {
 	bool recorded = is_recorded(state);
 	struct agent_frame *f = take_frame(c->cpu, c->cpu_no);
 
 	if (unlikely(!f)) {
 		not_followed(c, r, state);
-		return;
+		return NULL;
 	}
 	if (recorded)
 		name_task(c->cpu, c->cpu_no, c->task, c->pid);
@@ -357,16 +394,17 @@ static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u
 	if (state & AGENT_FRAME_TASK && !enter_task(c, p, f)) {
 		free_frame(c, f, &r->cell);
 		not_followed(c, r, state);
-		return;
+		return NULL;
 	}
 	if (recorded && !record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r)) {
 		if (!(state & AGENT_FRAME_TASK)) {
 			free_frame(c, f, &r->cell);
-			return;
+			return NULL;
 		}
 		f->state |= AGENT_FRAME_QUIET;
 	}
 	WRITE_ONCE(r->cell, trampolines() + (agent_u64)frame_number(c->h, f) * AGENT_TRAMP_BYTES);
+	return f;
 }
 
 /* A site with a capture: is it to be followed to its return? Else all is done. */
@@ -406,11 +444,26 @@ static bool choose(const struct call *c, const struct full_regs *r, struct place
 	return true;
 }
 
+/* A system call whose program's memory is read: with the return, from its registers again. */
+static agent_u64 read_user(const struct call *c, const struct full_regs *r, agent_u32 *state_ret)
+{
+	agent_u64 regs = call_regs(r);
+
+	if (!(c->what >> AGENT_SITE_USER_SHIFT & AGENT_SITE_USER_MASK) || !regs || !in_process() ||
+	    *state_ret & (AGENT_FRAME_TASK | AGENT_FRAME_THRESHOLD))
+		return 0;
+	*state_ret |= AGENT_FRAME_USER | (agent_u32)(regs - (agent_u64)&r->cell) / 8
+						 << AGENT_FRAME_DEPTH_SHIFT;
+	return regs;
+}
+
 /* graph_full_caller: ftrace_graph_caller, with options */
 void full_graph_entry(struct full_regs *r, agent_u64 bp)
 {
 	agent_u32 state = 0, outer = 0;
 	struct place p = { NULL, 0, false };
+	struct agent_frame *f;
+	agent_u64 regs = 0;
 	struct call c;
 
 	if (!begin(&c, r))
@@ -422,8 +475,12 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 	/* first, so that what it takes is not part of the call's time */
 	if (unlikely(c.what & AGENT_SITE_STACK) && is_recorded(state))
 		take_stack(&c, r->cell, &r->cell, bp, outer);
-	follow(&c, r, state, outer, &p);
+	if (c.what & AGENT_SITE_SYSCALL)
+		regs = read_user(&c, r, &state);
+	f = follow(&c, r, state, outer, &p);
 	gate_close(&c);
+	if (f && regs)
+		f->state |= user_entry(&c, regs);
 }
 
 /* function_full_call: function_trace_call, with arguments, task switches and callers */
@@ -457,6 +514,17 @@ static void tell_return(struct call *c, const struct agent_frame *f,
 	gate_close(c);
 }
 
+/* What is left to be read of a program's memory. */
+static void call_ends(struct call *c, const struct agent_frame *f, const struct full_return_regs *r)
+{
+	agent_u64 regs = (agent_u64)&r->cell + (agent_u64)(f->state >> AGENT_FRAME_DEPTH_SHIFT) * 8;
+
+	c->ip = f->ip;
+	c->what = site_what(c->h, f->ip);
+	if (c->what & AGENT_SITE_SYSCALL && in_process())
+		user_exit(c, regs, f->state, r->rax);
+}
+
 /* return_to_handler, of a frame with a state. The guest's way on needs nothing of ours any more. */
 void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_u64 bp)
 {
@@ -479,6 +547,8 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_
 	if (unlikely(!has_cpu) || !READ_ONCE(c.h->enabled)) {
 		/* nothing to write, or nowhere */
 	} else if (!(f->state & AGENT_FRAME_QUIET)) {
+		if (f->state & AGENT_FRAME_USER)
+			call_ends(&c, f, r);
 		tell_return(&c, f, r, bp);
 	} else if (f->state & AGENT_FRAME_CAPTURE) {
 		c.ip = f->ip;

@@ -197,6 +197,19 @@ static inline void put_frame(struct agent_cpu *cpu, struct agent_frame *f)
 			 : "rax", "rdx", "r8", "cc", "memory");
 }
 
+static inline agent_u64 irq_save(void)
+{
+	agent_u64 saved;
+
+	__asm__ volatile("pushfq\n\tpopq %0\n\tcli" : "=r"(saved) : : "memory");
+	return saved;
+}
+
+static inline void irq_restore(agent_u64 saved)
+{
+	__asm__ volatile("pushq %0\n\tpopfq" : : "r"(saved) : "cc", "memory");
+}
+
 static inline bool change(agent_u64 *p, agent_u64 from, agent_u64 to)
 {
 	return __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);

@@ -136,20 +136,69 @@ static agent_u64 call_reg(const struct call *c, agent_u64 regs, agent_u32 i)
 	return is32 ? (agent_u32)v : v;
 }
 
+static bool in_kernel(const struct call *c, agent_u64 p)
+{
+	return p >= c->h->kernel_half && p < -(agent_u64)CAPTURE_TOP;
+}
+
+/* Where handlers are shared by the ABIs the task's state says which one it is. */
+static bool is_call32(const struct call *c)
+{
+	agent_u32 at = c->h->where.task_status;
+
+	return c->what & AGENT_SITE_SYSCALL32 ||
+	       (at && (agent_u32)peek(c->task + at) & AGENT_TS_COMPAT);
+}
+
+/* The task's own credentials are changed by nobody else. */
+static agent_u32 task_uid(const struct call *c)
+{
+	const struct agent_where *w = &c->h->where;
+	agent_u64 cred = w->task_cred ? peek(c->task + w->task_cred) : 0;
+
+	return in_kernel(c, cred) ? (agent_u32)peek(cred + w->cred_uid) : 0xffffffff;
+}
+
+/*
+ * Its group, and what that hangs on, may be taken away at any time, and are freed after a grace period:
+ * without interrupts there is no end of that.
+ */
+static agent_u32 task_cgroup(const struct call *c)
+{
+	const struct agent_where *w = &c->h->where;
+	agent_u64 p, id = 0, saved;
+
+	if (!w->task_cgroups)
+		return 0;
+	saved = irq_save();
+	p = peek(c->task + w->task_cgroups);
+	p = in_kernel(c, p) ? peek(p + w->css_set_cgroup) : 0;
+	p = in_kernel(c, p) ? peek(p + w->cgroup_node) : 0;
+	if (in_kernel(c, p))
+		id = peek(p + w->node_id);
+	irq_restore(saved);
+	return (agent_u32)id;
+}
+
+static agent_u64 who(const struct call *c)
+{
+	return (agent_u64)task_cgroup(c) << 32 | task_uid(c);
+}
+
 /* A GRAPH_ENTRY of a system call's handler, or a FUNCTION. As record_call(). */
 __attribute__((noinline)) static bool record_syscall(const struct call *c, agent_u32 type,
 						     agent_u32 parent, const struct full_regs *r)
 {
 	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
 	agent_u64 regs = call_regs(r), low36 = record_low36(c->task, c->pid, type);
-	bool nr = regs && c->what & AGENT_SITE_NR;
+	bool nr = regs && c->what & AGENT_SITE_NR, is_who = c->h->options & AGENT_OPT_WHO;
 	agent_s64 at;
 
 	if (n > AGENT_MAX_ARGS)
 		n = AGENT_MAX_ARGS;
 	if (unlikely(!regs))
 		n = 0;
-	at = reserve(c, 1 + n + nr);
+	at = reserve(c, 1 + n + nr + is_who);
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
 		return false;
@@ -157,7 +206,10 @@ __attribute__((noinline)) static bool record_syscall(const struct call *c, agent
 	for (agent_u32 i = 0; i < n; i++)
 		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, call_reg(c, regs, i));
 	if (nr)
-		store_data(c, at + 1 + n, AGENT_DATA_NR, call_reg(c, regs, AGENT_MAX_ARGS));
+		store_data(c, at + 1 + n, AGENT_DATA_NR | is_call32(c),
+			   call_reg(c, regs, AGENT_MAX_ARGS));
+	if (is_who)
+		store_data(c, at + 1 + n + nr, AGENT_DATA_WHO, who(c));
 	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
 	return true;
 }
@@ -191,11 +243,6 @@ static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 	return true;
 }
 
-static bool in_kernel(const struct call *c, agent_u64 p)
-{
-	return p >= c->h->kernel_half && p < -(agent_u64)CAPTURE_TOP;
-}
-
 static agent_u8 byte_at(agent_u64 p)
 {
 	return *(const volatile agent_u8 *)p;
@@ -223,6 +270,50 @@ static void store_bytes(const struct call *c, agent_s64 at, agent_u64 p, agent_u
 	}
 }
 
+static agent_u32 piece_of(agent_u32 n)
+{
+	return n < AGENT_CAPTURE_MAX ? n : AGENT_CAPTURE_MAX;
+}
+
+/* False: there is no room. */
+static bool record_piece(const struct call *c, agent_u32 number, agent_u64 key, agent_u64 from,
+			 agent_u32 there, agent_u32 n)
+{
+	agent_u64 low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
+	agent_s64 at = reserve(c, 3 + (n + 7) / 8);
+
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return false;
+	}
+	store_bytes(c, at + 3, from, n);
+	store_data(c, at + 2, AGENT_DATA_KEY, key);
+	store_data(c, at + 1, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
+	store(c, at, c->ip, low36);
+	return true;
+}
+
+/* At most @max of the string at @from. */
+static void record_string(const struct call *c, agent_u32 number, agent_u64 key, agent_u64 from,
+			  agent_u32 max)
+{
+	agent_u32 done = 0, n;
+	bool whole;
+
+	if (max > AGENT_STRING_MAX)
+		max = AGENT_STRING_MAX;
+	do {
+		agent_u32 piece = piece_of(max - done);
+
+		n = string_len(from + done, piece);
+		whole = n < piece;
+		if (!record_piece(c, number, key, from + done,
+				  whole ? done + n : AGENT_CAPTURE_UNKNOWN, n))
+			return;
+		done += n;
+	} while (!whole && done < max);
+}
+
 /*
  * See struct agent_capture. @r: NULL at a return. The base is known to lie in the kernel's half; that
  * members of its object do follows.
@@ -231,9 +322,8 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 						     agent_u64 base, const struct full_regs *r)
 {
 	const struct agent_capture *p = &c->h->captures[number % AGENT_MAX_CAPTURES];
-	agent_u32 max = p->max_bytes, n, there = AGENT_CAPTURE_UNKNOWN;
-	agent_u64 from = base, low36, key = 0;
-	agent_s64 at;
+	agent_u32 max = p->max_bytes, there = AGENT_CAPTURE_UNKNOWN;
+	agent_u64 from = base, key = 0;
 
 	if (!in_kernel(c, base))
 		return;
@@ -249,25 +339,11 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 		key = r->arg[p->key];
 	if (!in_kernel(c, from))
 		return;
-	if (max > AGENT_CAPTURE_MAX)
-		max = AGENT_CAPTURE_MAX;
-	n = there < max ? there : max;
-	if (p->flags & AGENT_CAPTURE_STRING) {
-		n = string_len(from, n);
-		if (n < max)
-			there = n;
-	}
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
-	at = reserve(c, 3 + (n + 7) / 8);
-	if (unlikely(at < 0)) {
-		count(&c->cpu->lost);
-		return;
-	}
-	store_bytes(c, at + 3, from, n);
-	store_data(c, at + 2, AGENT_DATA_KEY, key);
-	store_data(c, at + 1, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
-	store(c, at, c->ip, low36);
+	if (p->flags & AGENT_CAPTURE_STRING)
+		record_string(c, number, key, from, max < there ? max : there);
+	else
+		record_piece(c, number, key, from, there, piece_of(max < there ? max : there));
 }
 
 static void record_switch(struct call *c, agent_u64 prev)

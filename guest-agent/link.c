@@ -81,6 +81,16 @@ static agent_u64 scratch_off(const struct agent_header *hdr)
 	return tasks_off(hdr) + (agent_u64)hdr->task_slots * sizeof(struct agent_task);
 }
 
+static agent_u64 steps_off(const struct agent_header *hdr)
+{
+	return scratch_off(hdr) + hdr->nr_cpus * sizeof(struct agent_scratch);
+}
+
+static agent_u64 followed_off(const struct agent_header *hdr)
+{
+	return steps_off(hdr) + AGENT_USER_STEPS * sizeof(struct agent_user_step);
+}
+
 int agent_layout(struct agent_header *hdr)
 {
 	if (check_sizes(hdr))
@@ -93,12 +103,14 @@ int agent_layout(struct agent_header *hdr)
 	hdr->sites_off = sites_off(hdr);
 	hdr->tasks_off = tasks_off(hdr);
 	hdr->scratch_off = scratch_off(hdr);
+	hdr->steps_off = steps_off(hdr);
+	hdr->followed_off = followed_off(hdr);
 	return 0;
 }
 
 agent_u64 agent_data_bytes(const struct agent_header *hdr)
 {
-	return page_up(hdr->scratch_off + hdr->nr_cpus * sizeof(struct agent_scratch));
+	return page_up(hdr->followed_off + AGENT_FOLLOWED_WORDS * sizeof(agent_u64));
 }
 
 agent_u64 agent_text_bytes(const struct agent_header *hdr)
@@ -312,7 +324,8 @@ int agent_link(const struct agent_blob *blob, const struct agent_header *hdr,
 	    check_sizes(hdr) || hdr->ring_off != ring_off(hdr) ||
 	    hdr->frames_off != frames_off(hdr) || hdr->reclaim_off != reclaim_off(hdr) ||
 	    hdr->sites_off != sites_off(hdr) || hdr->tasks_off != tasks_off(hdr) ||
-	    hdr->scratch_off != scratch_off(hdr))
+	    hdr->scratch_off != scratch_off(hdr) || hdr->steps_off != steps_off(hdr) ||
+	    hdr->followed_off != followed_off(hdr))
 		return -EINVAL;
 	for (i = 0; i < blob->n_fixups; i++) {
 		const struct agent_fixup *f = &blob->fixups[i];

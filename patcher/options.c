@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "patcher/agent.h"
+#include "patcher/follow.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -14,8 +15,12 @@
 #define HEADER(member) offsetof(struct agent_header, member)
 #define ARGS_MASK      ((u32)AGENT_SITE_ARGS_MASK << AGENT_SITE_ARGS_SHIFT)
 #define CAPTURE_MASK   ((u32)AGENT_SITE_CAPTURE_MASK << AGENT_SITE_CAPTURE_SHIFT)
-#define CALL_SITE      (AGENT_SITE_SYSCALL | AGENT_SITE_SYSCALL32 | AGENT_SITE_NR | CAPTURE_MASK)
-#define GRAPH_SITE     (AGENT_SITE_ROOT | AGENT_SITE_NOTRACE | AGENT_SITE_RETVAL | CALL_SITE)
+#define USER_MASK      ((u32)AGENT_SITE_USER_MASK << AGENT_SITE_USER_SHIFT)
+#define CALL_SITE \
+	(AGENT_SITE_SYSCALL | AGENT_SITE_SYSCALL32 | AGENT_SITE_NR | CAPTURE_MASK | USER_MASK)
+#define GRAPH_SITE                                                                    \
+	(AGENT_SITE_ROOT | AGENT_SITE_NOTRACE | AGENT_SITE_RETVAL | AGENT_SITE_FORK | \
+	 AGENT_SITE_EXIT | CALL_SITE)
 /* Five levels of page tables leave the kernel this much, four less of it. */
 #define KERNEL_HALF 0xff00000000000000
 #define NO_SITE     SIZE_MAX
@@ -42,6 +47,13 @@ void options_header(const struct tracing_opts *opts, struct agent_header *h)
 		options |= AGENT_OPT_NO_IRQS;
 	if (opts->switches)
 		options |= AGENT_OPT_SWITCHES;
+	if (opts->graph && opts->who)
+		options |= AGENT_OPT_WHO;
+	if (opts->graph && opts->follow)
+		options |= AGENT_OPT_FOLLOW;
+	if (opts->graph && opts->by_uid)
+		options |= AGENT_OPT_UIDS;
+	h->uid = opts->uid;
 	if (options || any & (ARGS_MASK | AGENT_SITE_RETVAL | CALL_SITE))
 		options |= AGENT_OPT_FULL;
 	h->options = options;
@@ -60,6 +72,7 @@ int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
 		if (opts->sites[i].site >= n_ip || what & ~(GRAPH_SITE | ARGS_MASK) ||
 		    (what & ARGS_MASK) >> AGENT_SITE_ARGS_SHIFT > AGENT_MAX_ARGS ||
 		    (what & CAPTURE_MASK) >> AGENT_SITE_CAPTURE_SHIFT > opts->n_captures ||
+		    (what & USER_MASK) >> AGENT_SITE_USER_SHIFT > opts->n_steps ||
 		    (what & AGENT_SITE_SYSCALL && !opts->syscalls))
 			return -EINVAL;
 		what &= site_mask(opts);
@@ -172,6 +185,53 @@ static int find_registers(struct guest *g, struct err *err)
 	return 0;
 }
 
+/*
+ * Where a task's credentials, its cgroup and argv are. A kernel without one of them has nothing told of it.
+ * Linux v6.1 and v6.12.
+ */
+static void find_where(struct guest *g)
+{
+	struct agent_where *w = &g->agent.header.where;
+	const struct {
+		u32 *at;
+		const char *type, *path;
+		bool pointer; /* of a chain: without it, what comes behind it is of no use */
+	} members[] = {
+		{ &w->task_mm, "task_struct", "mm", false },
+		{ &w->mm_arg_start, "mm_struct", "arg_start", false },
+		{ &w->mm_arg_end, "mm_struct", "arg_end", false },
+		{ &w->task_status, "task_struct", "thread_info.status", false },
+		{ &w->task_cred, "task_struct", "cred", false },
+		{ &w->cred_uid, "cred", "uid", false },
+		{ &w->task_cgroups, "task_struct", "cgroups", false },
+		{ &w->css_set_cgroup, "css_set", "dfl_cgrp", true },
+		{ &w->cgroup_node, "cgroup", "kn", true },
+		{ &w->node_id, "kernfs_node", "id", true },
+		{ &w->regs_sp, "pt_regs", "sp", false },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+		if (!kernel_btf_offset(g->k, members[i].type, members[i].path, members[i].at))
+			continue;
+		*members[i].at = 0;
+		if (members[i].pointer)
+			w->task_cgroups = 0;
+		if (members[i].at == &w->cred_uid)
+			w->task_cred = 0;
+	}
+}
+
+static int write_steps(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	if (opts->n_steps > AGENT_USER_STEPS)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d steps",
+			       AGENT_USER_STEPS);
+	if (!opts->n_steps)
+		return 0;
+	return agent_write_header(g, g->agent.header.steps_off, opts->steps,
+				  opts->n_steps * sizeof(*opts->steps), err);
+}
+
 static int write_syscalls(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	struct agent_header *h = &g->agent.header;
@@ -181,6 +241,10 @@ static int write_syscalls(struct guest *g, const struct tracing_opts *opts, stru
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d captures",
 			       AGENT_MAX_CAPTURES);
 	rc = find_registers(g, err);
+	if (rc)
+		return rc;
+	find_where(g);
+	rc = write_steps(g, opts, err);
 	if (rc)
 		return rc;
 	h->kernel_half = KERNEL_HALF;
@@ -211,11 +275,13 @@ int options_write(struct guest *g, const struct tracing_opts *opts, struct err *
 	struct agent_header *h = &g->agent.header;
 	int rc = write_sites(g, opts, err);
 
+	options_header(opts, h);
 	if (!rc && opts->syscalls)
 		rc = write_syscalls(g, opts, err);
+	if (!rc && h->options & AGENT_OPT_FOLLOW)
+		rc = follow_begin(g, opts, err);
 	if (rc)
 		return rc;
-	options_header(opts, h);
 	rc = agent_write_header(g, HEADER(options), &h->options, sizeof(h->options), err);
 	if (!rc)
 		rc = agent_write_header(g, HEADER(max_depth), &h->max_depth, sizeof(h->max_depth),

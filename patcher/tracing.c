@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "patcher/agent.h"
+#include "patcher/follow.h"
 #include "patcher/ftrace.h"
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
@@ -145,6 +146,11 @@ static int put_back(struct guest *g, struct guest_restore *ret, struct err *err)
 		log_info("%s: %llu calls still return through the agent", g->target,
 			 (unsigned long long)ret->returns_left);
 	return 0;
+}
+
+int tracing_follow(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	return follow_again(g, opts, err);
 }
 
 int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)

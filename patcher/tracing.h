@@ -24,6 +24,12 @@ struct tracing_opts {
 	bool syscalls;
 	const struct agent_capture *captures; /* at most AGENT_MAX_CAPTURES */
 	size_t n_captures;
+	const struct agent_user_step *steps; /* at most AGENT_USER_STEPS */
+	size_t n_steps;
+	bool who; /* uid and cgroup of each call */
+	bool follow; /* of pids all threads, and what they fork: see follow.h. Needs sites with FORK and EXIT */
+	bool by_uid; /* only tasks with uid */
+	u32 uid;
 	/* what is asked of single sites; sites that are not armed do not matter */
 	const struct tracing_site *sites;
 	size_t n_sites;
@@ -32,7 +38,7 @@ struct tracing_opts {
 struct tracing_site {
 	u32 site; /* index into kernel_sites() */
 	u32 what; /* AGENT_SITE_*: number of arguments; to function_graph alone ROOT, NOTRACE, RETVAL,
-		     SYSCALL, number + 1 of a capture */
+		     SYSCALL, number + 1 of a capture or of the first step */
 };
 
 struct tracing_counts {
@@ -82,6 +88,9 @@ must_check int tracing_set_graph(struct guest *g, bool on, struct err *err);
  */
 must_check int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
 			   struct err *err);
+
+/** tracing_follow - after tracing_arm() with opts->follow: see follow_again() */
+must_check int tracing_follow(struct guest *g, const struct tracing_opts *opts, struct err *err);
 
 /**
  * tracing_disarm - switch the agent off, put every site back, then every hijacked return address

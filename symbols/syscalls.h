@@ -97,6 +97,17 @@ const struct syscall_entry *syscall_table_name(const struct syscall_table *t, en
  */
 const char *syscall_handler_name(const char *symbol, enum syscall_abi *abi_ret);
 
+/** syscall_name32 - of a number of the 32-bit ABI, where its handler's name is not it; else NULL */
+const char *syscall_name32(s32 nr);
+
+/**
+ * syscall_plain_name - the name of the call that has the arguments of the 32-bit ABI's @name: "getuid" of "getuid32"
+ *
+ * Return: in @plain or @name; NULL: there is nothing to leave out.
+ */
+#define SYSCALL_PLAIN_MAX 32
+const char *syscall_plain_name(const char *name, char plain[SYSCALL_PLAIN_MAX]);
+
 /** syscall_user_name - what user space calls the kernel's @kernel_name; often itself */
 const char *syscall_user_name(const char *kernel_name);
 

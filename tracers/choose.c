@@ -14,7 +14,11 @@ static int check_syscalls(const struct trace_opts *opts, struct err *err)
 	    opts->threshold_ns || opts->no_irqs || opts->no_sleep_time || opts->retval ||
 	    opts->args || opts->switches)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
-			       "the tracer syscalls takes names of calls, pids and failed alone");
+			       "the tracer syscalls takes names of calls, pids, failed, "
+			       "follow_forks, comm, uid, cgroup, path and string_max alone");
+	if (opts->follow_forks && !opts->n_pids)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			       "forks are followed of pids: without any, all tasks are traced");
 	return 0;
 }
 
@@ -35,10 +39,13 @@ int choose_check(const struct trace_opts *opts, struct err *err)
 
 	if (!strcmp(opts->tracer, "syscalls"))
 		return check_syscalls(opts, err);
-	if (opts->failed_only)
-		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
-			       "failed calls alone are for the tracer syscalls, not %.40s",
-			       opts->tracer);
+	if (opts->failed_only || opts->follow_forks || opts->comm || opts->path || opts->by_uid ||
+	    opts->by_cgroup || opts->string_max)
+		return err_set(
+			err, -EINVAL, ERR_BAD_REQUEST, 0,
+			"failed, follow_forks, comm, uid, cgroup, path and string_max are for the "
+			"tracer syscalls, not %.40s",
+			opts->tracer);
 	if (!strcmp(opts->tracer, "function_graph"))
 		return 0;
 	for (size_t i = 0; i < ARRAY_SIZE(graph_only); i++) {

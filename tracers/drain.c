@@ -114,6 +114,8 @@ static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struc
 		t->depth = r->depth;
 	if (r->type != RING_GRAPH_RETURN) {
 		t->nr = (s32)r->nr1 - 1;
+		t->nr32 = r->nr32;
+		t->who = r->has_who ? r->who : UINT32_MAX;
 		t->capture = r->capture;
 		t->n_args = r->n_args;
 		memcpy(t->args, r->args, r->n_args * sizeof(*t->args));

@@ -167,7 +167,7 @@ static void decode(const u64 *w, u8 type, struct ring_record *out)
 	out->ctx = w[2] >> AGENT_CTX_SHIFT & AGENT_CTX_MASK;
 	out->type = type;
 	out->n_args = 0;
-	out->has_retval = out->has_depth = false;
+	out->has_retval = out->has_depth = out->has_who = out->nr32 = false;
 	out->depth = 0;
 	out->capture = NULL;
 	if (type == AGENT_REC_GRAPH_RETURN)
@@ -210,6 +210,17 @@ static void take_capture(struct ring_reader *r, u32 what, u64 word, struct ring_
 	}
 }
 
+static void take_call(u32 what, u64 word, struct ring_record *rec)
+{
+	if (what == AGENT_DATA_WHO) {
+		rec->has_who = true;
+		rec->who = word;
+		return;
+	}
+	rec->nr1 = (u32)word + 1;
+	rec->nr32 = what == AGENT_DATA_NR32;
+}
+
 /* A DATA slot: into the record that is held in @rec, if it is one of its own. */
 static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *rec)
 {
@@ -237,7 +248,7 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 		return;
 	case AGENT_DATA_NR:
 		if (rec->type == RING_GRAPH_ENTRY)
-			rec->nr1 = (u32)w[1] + 1;
+			take_call(what, w[1], rec);
 		return;
 	default: /* or of a later agent */
 		take_capture(r, what, w[1], rec);

@@ -73,13 +73,15 @@ struct ring_record {
 	u8 type; /* enum ring_type */
 	/* of its AGENT_REC_DATA, under RING_DATA; else 0 */
 	u8 n_args;
-	bool has_retval, has_depth;
+	bool has_retval, has_depth, has_who;
+	bool nr32; /* nr1 is of the 32-bit ABI */
 	u16 depth;
 	union {
 		char comm[RING_COMM_LEN]; /* RING_COMM; as the guest has it, maybe without a NUL */
 		u64 args[AGENT_MAX_ARGS]; /* n_args of them; RING_FUNCTION, RING_GRAPH_ENTRY */
 		u64 retval; /* if has_retval; RING_GRAPH_RETURN */
 	};
+	u64 who; /* if has_who: 63..32 cgroup, 31..0 uid; RING_GRAPH_ENTRY */
 	/* RING_FUNCTION: the reader's, given back by ring_give_back(); mostly NULL */
 	struct ring_capture *capture;
 };

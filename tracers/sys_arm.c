@@ -231,7 +231,8 @@ static void number_sources(const struct kernel *k, struct sys_arm *a, bool *ther
 		there_ret[i] = !member(k, &s->ptr, &c.ptr_at) && !member(k, &s->len, &c.len_at) &&
 			       !member(k, &s->key, &c.key_at);
 		if (!c.max_bytes)
-			c.max_bytes = AGENT_CAPTURE_MAX;
+			c.max_bytes = c.flags & AGENT_CAPTURE_STRING ? AGENT_STRING_MAX
+								     : AGENT_CAPTURE_MAX;
 		if (!there_ret[i])
 			c = (struct agent_capture){
 				.len = NONE, .key = NONE, .ptr_at = -1, .len_at = -1, .key_at = -1
@@ -255,11 +256,13 @@ static void choose_captures(const struct kernel *k, const struct syscall_table *
 
 		if ((s->group && groups & 1u << s->group) || !is_needed(k, t, a, s))
 			continue;
-		if (there[i] && arm_function(k, a, s))
+		if (there[i] && arm_function(k, a, s)) {
 			groups |= s->group ? 1u << s->group : 0;
-		else
+			a->armed |= 1u << i;
+		} else {
 			log_info("%s: not captured, this kernel has it not, or not traceable",
 				 s->function);
+		}
 	}
 }
 
@@ -283,4 +286,63 @@ int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
 	}
 	choose_captures(k, t, ret);
 	return 0;
+}
+
+int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err)
+{
+	static const struct {
+		const char *function;
+		u32 what;
+	} wanted[] = { { "wake_up_new_task", AGENT_SITE_FORK }, { "do_exit", AGENT_SITE_EXIT } };
+	const struct ftrace_site *sites = kernel_sites(k);
+	size_t n = kernel_site_count(k);
+
+	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+		u32 site = 0;
+
+		while (site < n &&
+		       (sites[site].module || sites[site].state != SITE_OK || !sites[site].name ||
+			strcmp(sites[site].name, wanted[i].function) != 0))
+			site++;
+		if (site == n)
+			return err_set(
+				err, -ENOENT, ERR_FILTER_EMPTY, 0,
+				"forks cannot be followed: this kernel's %s() cannot be traced",
+				wanted[i].function);
+		add_site(a, site, wanted[i].what);
+	}
+	return 0;
+}
+
+/* Is what the kernel's copy tells of this argument all that can be told? An address may be refused before. */
+static bool is_copied(void *arg, const struct syscall_entry *e, const struct plan_step *s)
+{
+	const struct sys_arm *a = arg;
+
+	if (s->at_exit || s->what == CAPTURE_SOCKADDR || s->if_arg != PLAN_ANY)
+		return false;
+	for (size_t i = 0; i < a->n_programs; i++) {
+		const struct sys_program *p = &a->programs[i];
+
+		if (!(a->armed >> i & 1) || p->what != s->what)
+			continue;
+		if (p->call ? !strcmp(p->call, e->name) && p->arg == s->arg : s->kernel != NULL)
+			return true;
+	}
+	return false;
+}
+
+void sys_arm_user(struct sys_arm *a, const struct kernel *k, const struct syscall_table *t,
+		  const struct plan_opts *o, struct sys_user *ret)
+{
+	ret->n = ret->n_left_out = 0;
+	for (size_t i = 0; i < a->n_calls; i++) {
+		const struct syscall_entry *e =
+			syscall_table_at(t, kernel_sites(k)[a->choice.site[i]].ip);
+		u32 first = e ? sys_user_add(ret, e, o, is_copied, a) : 0;
+
+		a->choice.what[i].what |= first << AGENT_SITE_USER_SHIFT;
+	}
+	if (ret->n_left_out)
+		log_warn("%u calls have no room for what they point to", ret->n_left_out);
 }

@@ -7,14 +7,15 @@
  * Of a path the kernel's copy is struct filename, and of a socket's address what it hands to its security
  * hook: each is what the kernel acts upon, whatever the program does to its own memory meanwhile, and lies
  * in memory that is always mapped. So it is with mount's strings, a task's new name and a signal's action.
- * What is not here: argv and envp of execve, which the kernel copies into pages of the new program's own;
- * buffers, which it copies piecemeal; and what it writes for the program. Those show as addresses.
+ * What is not here (buffers, which it copies piecemeal; what it writes for the program) is read from the
+ * program's memory: see sys_user.h.
  */
 #ifndef TRACERS_SYS_ARM_H
 #define TRACERS_SYS_ARM_H
 
 #include "patcher/tracing.h"
 #include "tracers/choose.h"
+#include "tracers/sys_user.h"
 #include "tracers/syscalls/event.h"
 #include "tracers/syscalls/filter.h"
 
@@ -32,6 +33,7 @@ struct sys_arm {
 	struct agent_capture captures[AGENT_MAX_CAPTURES];
 	struct sys_program programs[AGENT_MAX_CAPTURES];
 	size_t n_programs;
+	u32 armed; /* a bit for each of programs: this trace has its captures */
 };
 
 /**
@@ -46,5 +48,12 @@ must_check int sys_arm_choose(const struct kernel *k, const struct syscall_table
 			      const struct syscall_filter *wanted, struct sys_arm *ret,
 			      struct err *err);
 void sys_arm_deinit(struct sys_arm *a);
+
+/** sys_arm_follow - also where tasks are forked and end. Return: 0; -ENOENT (filter.no_match) one cannot be traced */
+must_check int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err);
+
+/** sys_arm_user - after sys_arm_choose(): what of the program's memory is read besides; @ret is filled */
+void sys_arm_user(struct sys_arm *a, const struct kernel *k, const struct syscall_table *t,
+		  const struct plan_opts *o, struct sys_user *ret);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "tracers/ring.h"
 #include "tracers/sys_parts.h"
+#include "tracers/sys_user.h"
 #include "tracers/syscalls/assemble.h"
 
 #include <errno.h>
@@ -21,13 +22,16 @@ struct sys_feed {
 static void take_event(void *arg, const struct syscall_event *e)
 {
 	struct sys_feed *f = arg;
+	struct syscall_event told;
 
 	if (!syscall_filter_match(f->o.filter, e)) {
 		f->counts.filtered++;
 		return;
 	}
 	f->counts.calls++;
-	sys_parts_write(e, f->now_ns, f->o.put, f->o.arg);
+	told = *e;
+	told.string_max = f->o.string_max;
+	sys_parts_write(&told, f->now_ns, f->o.put, f->o.arg);
 }
 
 int sys_feed_create(const struct sys_feed_opts *o, struct sys_feed **ret, struct err *err)
@@ -69,7 +73,11 @@ static void enter(struct sys_feed *f, const struct trace_record *r)
 	u64 args[SYSCALL_ARGS] = { 0 };
 	bool x32 = r->nr >= 0 && (u32)r->nr & SYSCALL_X32_BIT;
 	struct syscall_input in = { .type = SYSCALL_IN_ENTER,
-				    .abi = x32 ? SYSCALL_ABI_X32 : SYSCALL_ABI_64,
+				    .abi = r->nr32 ? SYSCALL_ABI_32
+					   : x32   ? SYSCALL_ABI_X32
+						   : SYSCALL_ABI_64,
+				    .uid = (u32)r->who,
+				    .cgroup = (u32)(r->who >> 32),
 				    .cpu = r->cpu,
 				    .pid = r->pid,
 				    .tgid = r->tgid,
@@ -123,6 +131,57 @@ static int arg_of(const struct sys_program *p, const struct syscall_event *e, u6
 	return -1;
 }
 
+/* argv as the new program has it: strings, each with its NUL. */
+static u32 strings_in(const u8 *bytes, u32 n)
+{
+	u32 count = 0;
+
+	for (u32 i = 0; i < n; i++)
+		count += !bytes[i];
+	return count;
+}
+
+/* A piece of the program's own memory. Strings get their NULs here. */
+static void take_piece(struct sys_feed *f, const struct trace_record *r)
+{
+	const struct ring_capture *c = r->capture;
+	u8 bytes[AGENT_CAPTURE_MAX + 1] = { 0 };
+	struct sys_user_piece p;
+	struct syscall_input in = {
+		.type = SYSCALL_IN_CAPTURE, .pid = r->pid, .capture = &p.capture, .bytes = bytes
+	};
+
+	if (!sys_user_piece(c->key, c->there, c->n, &p))
+		return;
+	memcpy(bytes, c->bytes, MIN(c->n, (u32)AGENT_CAPTURE_MAX));
+	in.more = p.number || p.capture.what == CAPTURE_DATA;
+	p.capture.truncated = p.capture.full_len == CAPTURE_LEN_UNKNOWN
+				      ? p.capture.what != CAPTURE_DATA && !p.capture.failed
+				      : p.capture.full_len > c->n;
+	if (p.capture.what == CAPTURE_STRINGS && p.mm) {
+		p.capture.count = strings_in(bytes, c->n);
+	} else if (p.capture.what == CAPTURE_STRINGS) {
+		p.capture.full_len = CAPTURE_LEN_UNKNOWN;
+		p.capture.count = !p.ends && !p.capture.failed;
+		p.capture.len += p.capture.count; /* its NUL */
+	}
+	add(f, &in);
+}
+
+/* Which argument's string the last piece was of, if that was not all; -1: it is another's. */
+static int goes_on(const struct sys_program *p, const struct syscall_event *e, u64 key)
+{
+	const struct syscall_capture *last = e->n_captures ? &e->captures[e->n_captures - 1] : NULL;
+
+	if (!last || last->arg >= SYSCALL_ARGS || p->what != CAPTURE_STRING ||
+	    last->what != p->what || last->source != CAPTURE_KERNEL ||
+	    last->full_len != CAPTURE_LEN_UNKNOWN || last->len % AGENT_CAPTURE_MAX || !last->len)
+		return -1;
+	if (p->arg >= 0 ? p->arg != last->arg : key != e->args[last->arg])
+		return -1;
+	return last->arg;
+}
+
 static void take_capture(struct sys_feed *f, const struct trace_record *r)
 {
 	const struct ring_capture *c = r->capture;
@@ -138,10 +197,15 @@ static void take_capture(struct sys_feed *f, const struct trace_record *r)
 		f->counts.orphans++;
 		return;
 	}
+	if (c->program == AGENT_CAPTURE_USER)
+		take_piece(f, r);
 	if (c->program >= f->o.n_programs)
 		return;
 	p = &f->programs[c->program];
-	arg = arg_of(p, e, c->key);
+	arg = goes_on(p, e, c->key);
+	in.more = arg >= 0;
+	if (!in.more)
+		arg = arg_of(p, e, c->key);
 	if (arg < 0)
 		return;
 	capture.arg = (u8)arg;

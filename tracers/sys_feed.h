@@ -16,6 +16,7 @@ struct sys_feed_opts {
 	const struct syscall_filter *filter; /* the same */
 	const struct sys_program *programs; /* copied */
 	size_t n_programs;
+	u32 string_max; /* for the reader; 0: the decoder's default */
 	void (*put)(void *arg, const struct trace_record *r); /* TRACE_SYSCALL */
 	void *arg;
 };

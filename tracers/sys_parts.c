@@ -68,10 +68,11 @@ static void put_capture(struct writer *w, const struct syscall_event *e,
 void sys_parts_write(const struct syscall_event *e, u64 end_ns,
 		     void (*put_fn)(void *arg, const struct trace_record *r), void *arg)
 {
-	u64 tail[RESULT_WORDS] = { (u64)e->ret, e->duration_ns,
-				   (u64)(u32)e->nr << 32 |
-					   (e->captures_left_out ? BIT_LEFT_OUT : 0) |
-					   (u32)e->abi << 8 | e->state };
+	u64 tail[RESULT_WORDS + 2] = { (u64)e->ret, e->duration_ns,
+				       (u64)(u32)e->nr << 32 |
+					       (e->captures_left_out ? BIT_LEFT_OUT : 0) |
+					       (u32)e->abi << 8 | e->state,
+				       (u64)e->cgroup << 32 | e->uid, e->string_max };
 	struct writer w = { .put = put_fn, .arg = arg };
 	u32 n = 2;
 
@@ -89,7 +90,7 @@ void sys_parts_write(const struct syscall_event *e, u64 end_ns,
 	w.r.ts_ns = end_ns;
 	if (e->state == SYSCALL_EXECVE)
 		memcpy(w.r.comm, e->comm_after, MIN(sizeof(w.r.comm), sizeof(e->comm_after)));
-	put(&w, PART_RESULT, tail, RESULT_WORDS);
+	put(&w, PART_RESULT, tail, ARRAY_SIZE(tail));
 	for (u32 i = 0; i < e->n_captures; i++) {
 		if (sound(e, &e->captures[i]))
 			put_capture(&w, e, &e->captures[i]);
@@ -106,6 +107,7 @@ struct known {
 
 struct sys_reader {
 	struct syscall_event e;
+	struct syscall_entry named; /* its entry under another name */
 	struct known *at; /* its handler */
 	bool inside;
 	u16 left; /* parts still to come */
@@ -193,6 +195,7 @@ static bool begin(struct sys_reader *s, const struct trace_record *r,
 	s->e = (struct syscall_event){ .entry = &k->entry,
 				       .ts_ns = r->ts_ns,
 				       .nr = -1,
+				       .uid = SYSCALL_NO_UID,
 				       .pid = r->pid,
 				       .tgid = r->tgid,
 				       .cpu = r->cpu,
@@ -212,7 +215,7 @@ static bool take_result(struct sys_reader *s, const struct trace_record *r)
 {
 	struct syscall_event *e = &s->e;
 
-	if (r->n_args != RESULT_WORDS || (r->args[2] & 0xff) >= SYSCALL_STATES ||
+	if (r->n_args < RESULT_WORDS || (r->args[2] & 0xff) >= SYSCALL_STATES ||
 	    (r->args[2] >> 8 & 0xff) >= SYSCALL_ABIS)
 		return false;
 	e->ret = (s64)r->args[0];
@@ -221,6 +224,12 @@ static bool take_result(struct sys_reader *s, const struct trace_record *r)
 	e->abi = r->args[2] >> 8 & 0xff;
 	e->captures_left_out = r->args[2] & BIT_LEFT_OUT;
 	e->nr = (s32)(r->args[2] >> 32);
+	if (r->n_args > RESULT_WORDS) {
+		e->uid = (u32)r->args[3];
+		e->cgroup = (u32)(r->args[3] >> 32);
+	}
+	if (r->n_args > RESULT_WORDS + 1)
+		e->string_max = (u32)MIN(r->args[4], (u64)SYS_DATA_MAX);
 	if (e->state == SYSCALL_EXECVE)
 		take_comm(e->comm_after, r);
 	return true;
@@ -278,6 +287,18 @@ static bool go_on(struct sys_reader *s, const struct trace_record *r)
 	}
 }
 
+/* Its number tells what a call of the 32-bit ABI is called; the handler may be called otherwise. */
+static void name_call32(struct sys_reader *s)
+{
+	const char *name = s->e.abi == SYSCALL_ABI_32 ? syscall_name32(s->e.nr) : NULL;
+
+	if (!name)
+		return;
+	s->named = *s->e.entry;
+	s->named.name = name;
+	s->e.entry = &s->named;
+}
+
 const struct syscall_event *sys_reader_add(struct sys_reader *s, const struct trace_record *r,
 					   const struct output_names *names)
 {
@@ -293,5 +314,6 @@ const struct syscall_event *sys_reader_add(struct sys_reader *s, const struct tr
 	if (s->missing)
 		return NULL;
 	s->e.seq = r->seq;
+	name_call32(s);
 	return &s->e;
 }

@@ -5,7 +5,7 @@
  *
  *   HEAD     ip the handler's call site, time of entry, task and CPU then; its six arguments
  *   RESULT   time of the end, and the task's comm then; words: ret, duration in ns, a word of
- *            63..32 number, 15..8 abi, 7..0 state; flags
+ *            63..32 number, 15..8 abi, 7..0 state; flags; a word of 63..32 cgroup, 31..0 uid; string_max
  *   then for each capture
  *   CAPTURE  words: 7..0 argument, 15..8 what, 23..16 source, 24 truncated, 25 failed;
  *            63..32 full_len, 31..0 count; bytes that follow
@@ -21,7 +21,7 @@
 #include "tracers/syscalls/event.h"
 #include "tracers/trace.h"
 
-#define SYS_DATA_MAX 4096u /* bytes of the captures of one call */
+#define SYS_DATA_MAX 8192u /* bytes of the captures of one call */
 /* records of one call, at most */
 #define SYS_PARTS_MAX (2 + 2 * SYSCALL_CAPTURES + SYS_DATA_MAX / (8 * TRACE_MAX_ARGS))
 

@@ -86,6 +86,17 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 	return 0;
 }
 
+/* What was forked before the agent followed. On failure nothing stays armed. */
+static int follow(struct trace *t, const struct tracing_opts *to, struct err *err)
+{
+	struct err undo = { 0 };
+	int rc = tracing_follow(t->g, to, err);
+
+	if (rc && tracing_disarm(t->g, NULL, &undo))
+		err_wrap(err, "could not be undone now, the journal keeps it (%.60s)", undo.msg);
+	return rc;
+}
+
 /* Guest lock held. */
 static int start_locked(struct trace *t, const struct trace_opts *opts, struct err *err)
 {
@@ -116,6 +127,8 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 		rc = start_drain(t, opts, to.threshold, err);
 	if (!rc)
 		rc = tracing_arm(t->g, c.site, c.n, &counts, err);
+	if (!rc && to.follow)
+		rc = follow(t, &to, err);
 	if (rc)
 		return rc;
 	t->armed = true;

@@ -46,7 +46,9 @@ struct trace_record {
 	s32 nr; /* TRACE_GRAPH_ENTRY of a system call: orig_ax; -1: not known */
 	u64 args[TRACE_MAX_ARGS]; /* as passed in registers; entry and function records */
 	u64 retval; /* rax, as much of it as the type has is meaningful */
-	/* nr and capture: between drain and trace alone */
+	/* nr, nr32, who and capture: between drain and trace alone */
+	bool nr32; /* nr is of the 32-bit ABI */
+	u64 who; /* 63..32 low half of the cgroup's id or 0, 31..0 uid or UINT32_MAX */
 	const struct ring_capture *capture; /* TRACE_FUNCTION; valid during the callback; or NULL */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
@@ -84,7 +86,14 @@ struct trace_opts {
 	bool retval; /* funcgraph-retval */
 	bool args; /* func-args, funcgraph-args; the function tracer too */
 	bool switches; /* task switches are told, too: TRACE_SWITCH of all CPUs, whatever the pids */
-	bool failed_only; /* syscalls: only calls that returned an error are kept */
+	/* syscalls: only calls that returned an error, of tasks so called (glob), with such a path's beginning */
+	bool failed_only;
+	const char *comm, *path; /* NULL: any */
+	bool by_uid, by_cgroup;
+	u32 uid;
+	u64 cgroup; /* id of a cgroup v2 */
+	bool follow_forks; /* of pids all threads, and what they fork */
+	u32 string_max; /* bytes of buffers and strings; 0: 32. Paths are as long as they are */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
 };

@@ -13,6 +13,10 @@ struct trace_sys {
 	struct syscall_filter *filter;
 	struct syscall_table *table;
 	struct sys_arm arm;
+	struct sys_user user;
+	struct plan_opts plan;
+	bool follow, by_uid;
+	u32 uid;
 	struct sys_feed *feed; /* NULL before sites are chosen */
 };
 
@@ -21,12 +25,22 @@ int trace_sys_create(struct trace *t, const struct trace_opts *opts, struct err 
 	/* pids: the agent looks at those */
 	struct syscall_filter_opts f = { .calls = opts->filter,
 					 .n_calls = opts->n_filter,
-					 .failed_only = opts->failed_only };
+					 .failed_only = opts->failed_only,
+					 .comm = opts->comm,
+					 .path = opts->path,
+					 .by_uid = opts->by_uid,
+					 .uid = opts->uid,
+					 .by_cgroup = opts->by_cgroup,
+					 .cgroup = (u32)opts->cgroup };
 	int rc;
 
 	t->sys = calloc(1, sizeof(*t->sys));
 	if (!t->sys)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
+	t->sys->plan.string_max = opts->string_max;
+	t->sys->follow = opts->follow_forks;
+	t->sys->by_uid = opts->by_uid;
+	t->sys->uid = opts->uid;
 	rc = syscall_filter_create(&f, &t->sys->filter, err);
 	if (rc)
 		t->sys->filter = NULL;
@@ -54,9 +68,13 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 	rc = syscall_table_load(k, &t->mem, &s->table, err);
 	if (!rc)
 		rc = sys_arm_choose(k, s->table, s->filter, &s->arm, err);
+	if (!rc && s->follow)
+		rc = sys_arm_follow(&s->arm, k, err);
 	if (rc)
 		return rc;
+	sys_arm_user(&s->arm, k, s->table, &s->plan, &s->user);
 	f.table = s->table;
+	f.string_max = s->plan.string_max;
 	f.programs = s->arm.programs;
 	f.n_programs = s->arm.n_programs;
 	rc = sys_feed_create(&f, &s->feed, err);
@@ -65,6 +83,12 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 	to->syscalls = true;
 	to->captures = s->arm.captures;
 	to->n_captures = s->arm.n_programs;
+	to->steps = s->user.steps;
+	to->n_steps = s->user.n;
+	to->who = true;
+	to->follow = s->follow;
+	to->by_uid = s->by_uid;
+	to->uid = s->uid;
 	*ret = s->arm.choice;
 	s->arm.choice = (struct choice){ 0 };
 	return 0;

@@ -11,7 +11,10 @@ from truth import attach
 
 PROGRAMS = ["syscallset known", "ls -l /proc/self", "sh -c 'echo one | cat; cp /etc/x /tmp/y; true'",
             "sh -c 'mkdir /tmp/d; cd /tmp/d; touch a b; mv a c; ln -s c l; rm -r /tmp/d'",
-            "syscallset execs 20"]
+            "syscallset execs 20", "syscallmem memory", "syscallmem threads", "syscallmem signals",
+            "syscallmem execs", "syscall32",
+            "sh -c 'mkdir -p /tmp/t/u; echo hello >/tmp/t/u/f; cp -r /tmp/t /tmp/v; "
+            "tar cf /tmp/x.tar -C /tmp t; tar tf /tmp/x.tar; rm -r /tmp/t /tmp/v /tmp/x.tar'"]
 LINE = re.compile(r"^(\d+) +(.*)$")
 CALL = re.compile(r"^(\w+)\((.*)\) += (.*)$", re.S)
 RESUMED = re.compile(r"^<\.\.\. (\w+) resumed>(.*)$", re.S)
@@ -94,7 +97,7 @@ class Count:
         for i, want in enumerate(theirs[1]):
             got = ours[1][i] if i < len(ours[1]) else None
             self.args += 1
-            # an address that strace followed and we did not: the value is the same, the memory not read
+            # "not read": an address that strace followed and we did not
             if got in (want, LABEL.sub("", want)):
                 self.same_args += 1
             else:
@@ -139,8 +142,7 @@ def test_strace(flavour):
               f"{100 * count.same / count.calls:.2f} %; {count.same_args} of {count.args} arguments, "
               f"{100 * count.same_args / count.args:.2f} %")
         assert count.same >= 0.99 * count.calls, count.differ
-        otherwise = sum(n for what, n in count.differ.items() if what.endswith("otherwise"))
-        assert otherwise <= 0.05 * count.args, count.differ
+        assert count.same_args >= 0.95 * count.args, count.differ
 
 
 if __name__ == "__main__":

@@ -420,8 +420,9 @@ static void syscalls(void **state)
 		assert_int_equal(seen.v[0].rec.type, RING_GRAPH_ENTRY);
 		assert_int_equal(seen.v[0].n_data, AGENT_SYSCALL_REGS);
 		for (u32 i = 0; i < AGENT_SYSCALL_REGS; i++) {
-			assert_int_equal(seen.v[0].kind[i],
-					 i < AGENT_MAX_ARGS ? AGENT_DATA_ARG | i : AGENT_DATA_NR);
+			assert_int_equal(seen.v[0].kind[i], i < AGENT_MAX_ARGS ? AGENT_DATA_ARG | i
+							    : is32             ? AGENT_DATA_NR32
+									       : AGENT_DATA_NR);
 			assert_true(seen.v[0].data[i] == want[is32][i]);
 		}
 		assert_int_equal(seen.v[1].n_data, 1);

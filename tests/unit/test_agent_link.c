@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define TEXT_MAX 49152
+#define TEXT_MAX (AGENT_TEXT_BYTES + 32768)
 #define TEXT_VA  0xffffffffc0100000ull
 #define DATA_VA  0xffffffffc0300000ull
 

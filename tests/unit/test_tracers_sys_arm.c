@@ -108,6 +108,25 @@ bool syscall_filter_name(const struct syscall_filter *f, const char *name)
 	return !wanted || !strcmp(wanted, name);
 }
 
+/* The program's memory: each call that is not left to the kernel's copy has two steps of its own. */
+u32 sys_user_add(struct sys_user *u, const struct syscall_entry *e, const struct plan_opts *o,
+		 bool (*leave_out)(void *arg, const struct syscall_entry *e,
+				   const struct plan_step *s),
+		 void *arg)
+{
+	const struct plan_step path = {
+		.arg = 1, .what = CAPTURE_STRING, .if_arg = PLAN_ANY, .kernel = "getname_flags"
+	};
+	const struct plan_step address = { .arg = 1, .what = CAPTURE_SOCKADDR, .if_arg = PLAN_ANY };
+
+	(void)o;
+	if (leave_out(arg, e,
+		      e->abi == SYSCALL_ABI_64 && !strcmp(e->name, "connect") ? &address : &path))
+		return 0;
+	u->n += 2;
+	return u->n - 1;
+}
+
 void choice_deinit(struct choice *c)
 {
 	free(c->site);
@@ -223,6 +242,27 @@ static void no_member(void **state)
 	sys_arm_deinit(&arm);
 }
 
+/* Of a path the kernel's copy is enough; of an address it is not, as it may be refused before. */
+static void program_memory(void **state)
+{
+	static struct sys_user user;
+
+	(void)state;
+	has_uptr = true;
+	choose(NULL);
+	sys_arm_user(&arm, NULL, NULL, &(struct plan_opts){ 0 }, &user);
+	assert_int_equal(what_of("__x64_sys_openat") >> AGENT_SITE_USER_SHIFT, 0);
+	assert_int_equal(what_of("__x64_sys_connect") >> AGENT_SITE_USER_SHIFT, 1);
+	assert_int_equal(user.n, 2);
+	sys_arm_deinit(&arm);
+	has_uptr = false; /* there is no copy: the program's own memory */
+	choose("openat");
+	sys_arm_user(&arm, NULL, NULL, &(struct plan_opts){ 0 }, &user);
+	assert_int_equal(what_of("__x64_sys_openat") >> AGENT_SITE_USER_SHIFT, 1);
+	assert_int_equal(user.n, 4);
+	sys_arm_deinit(&arm);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -230,6 +270,7 @@ int main(void)
 		cmocka_unit_test(all),
 		cmocka_unit_test(few),
 		cmocka_unit_test(no_member),
+		cmocka_unit_test(program_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "tracers/ring.h"
 #include "tracers/sys_feed.h"
 #include "tracers/sys_parts.h"
+#include "tracers/sys_user.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,6 +37,14 @@ const struct syscall_entry *syscall_table_at(const struct syscall_table *t, u64 
 			return &entries[i];
 	}
 	return NULL;
+}
+
+bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
+{
+	(void)name;
+	(void)o;
+	ret->n = 0;
+	return false;
 }
 
 static bool failed_only;

@@ -165,6 +165,8 @@ static void enter(struct assemble *a, const struct syscall_input *in)
 				     .tgid = in->tgid,
 				     .cpu = in->cpu,
 				     .abi = entry->shared ? in->abi : entry->abi,
+				     .uid = in->uid,
+				     .cgroup = in->cgroup,
 				     .n_args = entry->described ? entry->n_args : SYSCALL_ARGS };
 	if (in->args)
 		memcpy(e->args, in->args, sizeof(e->args));
@@ -177,10 +179,39 @@ static void enter(struct assemble *a, const struct syscall_input *in)
 	a->counts.open++;
 }
 
+/* The capture that these bytes go on with; NULL: it is one of its own. */
+static struct syscall_capture *continued(struct call *call, const struct syscall_input *in)
+{
+	struct syscall_capture *last;
+
+	if (!in->more || !call->e.n_captures)
+		return NULL;
+	last = &call->e.captures[call->e.n_captures - 1];
+	return last->arg == in->capture->arg && last->what == in->capture->what &&
+			       last->source == in->capture->source &&
+			       last->off + last->len == call->data.len
+		       ? last
+		       : NULL;
+}
+
+/* What a piece says of the whole. */
+static void join(struct syscall_capture *last, const struct syscall_capture *piece, u32 len)
+{
+	last->len += len;
+	if (last->what != CAPTURE_DATA)
+		last->count += piece->count;
+	last->full_len = piece->full_len;
+	if (piece->failed || piece->full_len == CAPTURE_LEN_UNKNOWN)
+		last->truncated = piece->failed || piece->truncated ||
+				  (last->truncated && last->what != CAPTURE_STRING);
+	else
+		last->truncated = last->full_len > last->len;
+}
+
 static int capture(struct assemble *a, const struct syscall_input *in)
 {
 	u32 i = find(a, in->pid);
-	struct syscall_capture c = *in->capture;
+	struct syscall_capture c = *in->capture, *last;
 	struct call *call;
 
 	if (i == NONE) {
@@ -188,7 +219,10 @@ static int capture(struct assemble *a, const struct syscall_input *in)
 		return 0;
 	}
 	call = &a->calls[i];
-	if (call->e.n_captures == SYSCALL_CAPTURES || c.arg > CAPTURE_RETURN) {
+	last = continued(call, in);
+	if (last && last->what == CAPTURE_DATA && last->truncated)
+		return 0; /* whose bytes these are is not known any more */
+	if ((!last && call->e.n_captures == SYSCALL_CAPTURES) || c.arg > CAPTURE_RETURN) {
 		call->e.captures_left_out = true;
 		a->counts.captures_left_out++;
 		return 0;
@@ -208,7 +242,10 @@ static int capture(struct assemble *a, const struct syscall_input *in)
 		a->counts.captures_left_out++;
 		return -ENOMEM;
 	}
-	call->e.captures[call->e.n_captures++] = c;
+	if (last)
+		join(last, &c, c.len);
+	else
+		call->e.captures[call->e.n_captures++] = c;
 	return 0;
 }
 

@@ -30,6 +30,7 @@ struct syscall_input {
 	u32 pid; /* all but LOST */
 	u32 tgid; /* ENTER: 0 when not known */
 	s32 nr; /* ENTER: orig_ax; -1: not known, the table's is taken */
+	u32 uid, cgroup; /* ENTER: as in struct syscall_event */
 	u64 seq; /* ENTER */
 	u64 ts_ns; /* ENTER */
 	u64 ip; /* ENTER, EXIT, NEVER: the handler's call site; 0 in the latter two: any */
@@ -39,6 +40,7 @@ struct syscall_input {
 	u64 duration_ns; /* EXIT */
 	const struct syscall_capture *capture; /* CAPTURE: its off is ignored */
 	const u8 *bytes; /* CAPTURE: capture->len of them */
+	bool more; /* CAPTURE: goes on with the last one, if that is of the same */
 	u64 count; /* LOST: records */
 };
 

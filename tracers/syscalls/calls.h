@@ -25,6 +25,10 @@
 	{                                                     \
 		.kind = K_STRUCT, .out = true, .tab = &sd_##s \
 	}
+#define OUTI(s)                                                                         \
+	{                                                                               \
+		.kind = K_STRUCT, .out = true, .tab = &sd_##s, .when_interrupted = true \
+	}
 #define INV(s) TAB(STRUCTS, sd_##s)
 #define OUTV(s)                                                \
 	{                                                      \

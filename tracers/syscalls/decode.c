@@ -270,24 +270,44 @@ static void put_result(struct dec *d, u8 kind)
 		put_revents(d->b, d->e);
 }
 
+/* The interrupted code's register may look like one, as strace shows it. */
+static bool looks_failed(const struct syscall_event *e)
+{
+	return syscall_failed(e) ||
+	       (e->state == SYSCALL_SIGRETURN && e->ret < 0 && e->ret >= -4095);
+}
+
 static void put_ret(struct dec *d, const struct call_desc *c, const struct variant *var)
 {
 	if (d->e->state == SYSCALL_NEVER || d->e->state == SYSCALL_UNFINISHED)
 		buf_adds(d->b, "?");
-	else if (syscall_failed(d->e))
+	else if (looks_failed(d->e))
 		put_error(d->b, d->e->ret);
 	else
 		put_result(d, var ? var->ret : c ? c->ret : R_D);
 }
 
-void decode_event(struct decoded *d, const struct syscall_event *e, const struct decode_opts *o)
+/* Calls of the 32-bit ABI with names of their own have the arguments of another. */
+static const struct call_desc *desc_of(const struct syscall_event *e)
 {
 	const struct call_desc *c = call_desc_find(e->entry->name);
+	char plain[SYSCALL_PLAIN_MAX];
+	const char *name =
+		e->abi == SYSCALL_ABI_32 && !c ? syscall_plain_name(e->entry->name, plain) : NULL;
+
+	return name ? call_desc_find(name) : c;
+}
+
+void decode_event(struct decoded *d, const struct syscall_event *e, const struct decode_opts *o)
+{
+	const struct call_desc *c = desc_of(e);
 	const struct variant *var = c ? variant_find(c, e) : NULL;
 	struct dec dec = { .b = &d->text,
 			   .e = e,
 			   .o = o,
-			   .max = o->string_max ? o->string_max : DECODE_STRING_MAX,
+			   .max = o->string_max   ? o->string_max
+				  : e->string_max ? e->string_max
+						  : DECODE_STRING_MAX,
 			   .capture = -1 };
 
 	dec.ok = !syscall_failed(e) && e->state != SYSCALL_UNFINISHED && e->state != SYSCALL_NEVER;

@@ -42,6 +42,7 @@ enum kind {
 	K_EPOLL_DATA,
 	K_STATSIZE, /* of struct stat from st_mode on: size, or device */
 	K_FSID,
+	K_POLLEVENTS, /* of the fd before it */
 	K_FLAGS_RWF,
 	K_STATX, /* statx's flags */
 	K_BITSET, /* of a futex */
@@ -81,6 +82,7 @@ struct arg_desc {
 	u32 if_mask;
 	const void *tab;
 	const char *label; /* "flags=" */
+	bool when_interrupted; /* with out: written only then */
 };
 
 struct field_desc {

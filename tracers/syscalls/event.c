@@ -37,14 +37,18 @@ bool syscall_failed(const struct syscall_event *e)
 const struct syscall_capture *syscall_capture_find(const struct syscall_event *e, u8 arg, u8 what,
 						   const u8 **data_ret)
 {
+	const struct syscall_capture *best = NULL;
+
 	for (u32 i = 0; i < MIN(e->n_captures, SYSCALL_CAPTURES); i++) {
 		const struct syscall_capture *c = &e->captures[i];
 
 		if (c->arg != arg || c->what != what || c->failed || c->off > e->data_len ||
 		    c->len > e->data_len - c->off)
 			continue;
-		*data_ret = c->len ? e->data + c->off : (const u8 *)"";
-		return c;
+		if (!best || (best->source != CAPTURE_KERNEL && c->source == CAPTURE_KERNEL))
+			best = c;
 	}
-	return NULL;
+	if (best)
+		*data_ret = best->len ? e->data + best->off : (const u8 *)"";
+	return best;
 }

@@ -14,6 +14,7 @@
 #define SYSCALL_COMM_LEN    16
 #define CAPTURE_RETURN      SYSCALL_ARGS /* capture.arg: not an argument's */
 #define CAPTURE_LEN_UNKNOWN UINT32_MAX
+#define SYSCALL_NO_UID      UINT32_MAX
 
 enum capture_what {
 	CAPTURE_STRING, /* without its NUL */
@@ -37,7 +38,8 @@ struct syscall_capture {
 	u8 source; /* enum capture_source */
 	bool truncated; /* there was more than is here */
 	bool failed; /* it could not be read (not mapped, not faulted in); no bytes */
-	u32 count; /* CAPTURE_STRINGS, _COUNT: elements in the guest; here may be fewer */
+	/* CAPTURE_STRINGS, _COUNT: elements in the guest; here may be fewer. _DATA: bytes of each, at most; 0: all */
+	u32 count;
 	u32 full_len; /* bytes in the guest; CAPTURE_LEN_UNKNOWN */
 	u32 off, len; /* in syscall_event.data */
 };
@@ -61,6 +63,9 @@ struct syscall_event {
 	s64 ret;
 	s32 nr; /* orig_ax; -1: not known */
 	u32 pid, tgid; /* tgid 0: not known */
+	u32 uid; /* in the guest's first user namespace; SYSCALL_NO_UID: not known */
+	u32 cgroup; /* low half of the id of its cgroup v2; 0: not known */
+	u32 string_max; /* bytes of strings that were asked for; 0: the decoder's default */
 	u16 cpu;
 	u8 abi; /* enum syscall_abi */
 	u8 n_args; /* as the guest's table says; else 6 */
@@ -90,7 +95,7 @@ enum syscall_restart syscall_restart(s64 ret);
 bool syscall_failed(const struct syscall_event *e);
 
 /**
- * syscall_capture_find - the first capture of @arg that is a @what and was read
+ * syscall_capture_find - the capture of @arg that is a @what and was read; the kernel's own if there is one
  * @data_ret: its bytes; never NULL on success
  */
 const struct syscall_capture *syscall_capture_find(const struct syscall_event *e, u8 arg, u8 what,

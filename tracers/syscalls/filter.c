@@ -23,6 +23,8 @@ struct syscall_filter {
 	u32 *pids;
 	size_t n_pids;
 	char *comm, *path;
+	bool by_uid, by_cgroup;
+	u32 uid, cgroup;
 };
 
 static int pattern_init(struct pattern *p, const char *s, struct err *err)
@@ -66,6 +68,10 @@ int syscall_filter_create(const struct syscall_filter_opts *o, struct syscall_fi
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a filter");
 	}
 	f->failed_only = o->failed_only;
+	f->by_uid = o->by_uid;
+	f->uid = o->uid;
+	f->by_cgroup = o->by_cgroup;
+	f->cgroup = o->cgroup;
 	f->all_but = true;
 	for (; !rc && f->n < o->n_calls; f->n++) {
 		rc = pattern_init(&f->patterns[f->n], o->calls[f->n], err);
@@ -130,6 +136,7 @@ static bool path_wanted(const struct syscall_filter *f, const struct syscall_eve
 bool syscall_filter_match(const struct syscall_filter *f, const struct syscall_event *e)
 {
 	return (!f->failed_only || syscall_failed(e)) && pid_wanted(f, e) &&
+	       (!f->by_uid || f->uid == e->uid) && (!f->by_cgroup || f->cgroup == e->cgroup) &&
 	       (!f->comm || glob_match(f->comm, e->comm)) && (!f->path || path_wanted(f, e)) &&
 	       syscall_filter_name(f, e->entry->name);
 }

@@ -18,6 +18,8 @@ struct syscall_filter_opts {
 	size_t n_pids;
 	const char *comm; /* glob; NULL: any */
 	const char *path; /* prefix of any captured path; NULL: any */
+	bool by_uid, by_cgroup;
+	u32 uid, cgroup; /* as in struct syscall_event; what is not known does not match */
 };
 
 /**

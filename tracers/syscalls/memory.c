@@ -2,6 +2,7 @@
 /* What arguments point to, from captured bytes: strings, structs, arrays. */
 #include "tracers/syscalls/decode_priv.h"
 
+#include <errno.h>
 #include <time.h>
 
 #define STRUCT_DEPTH 4
@@ -93,6 +94,12 @@ static void put_field(struct dec *d, const struct field_desc *f, const u8 *p, in
 	case K_LONG:
 		put_list(d, p, f->size, 8, ", ", K_LU);
 		return;
+	case K_POLLEVENTS:
+		if ((s32)load_le(p - 4, 4) >= 0) {
+			buf_adds(d->b, ", events=");
+			put_flags(d->b, f->tab, load_le(p, f->size), false);
+		}
+		return;
 	case K_FSID:
 		buf_addf(d->b, "{val=[%#x, %#x]}", (u32)load_le(p, 4), (u32)load_le(p + 4, 4));
 		return;
@@ -120,7 +127,8 @@ void put_struct(struct dec *d, const struct struct_desc *s, const u8 *p, size_t 
 
 		if (f->if_mask && !(load_le(p + f->if_off, 4) & f->if_mask))
 			continue;
-		buf_adds(d->b, sep);
+		if (f->kind != K_POLLEVENTS)
+			buf_adds(d->b, sep);
 		if (*f->name)
 			buf_addf(d->b, "%s=", f->name);
 		put_field(d, f, p + f->off, depth);
@@ -477,13 +485,21 @@ static bool put_captured(struct dec *d, const struct arg_desc *desc, u8 a, u64 v
 	}
 }
 
+/* Is what the kernel writes there? */
+static bool is_written(const struct dec *d, const struct arg_desc *desc)
+{
+	if (desc->when_interrupted)
+		return d->e->ret == -EINTR || syscall_restart(d->e->ret) != RESTART_NOT;
+	return !desc->out || d->ok || desc->kind == K_SOCKLEN;
+}
+
 void put_mem(struct dec *d, const struct arg_desc *desc, u8 a, u64 v)
 {
 	if (!v) {
 		buf_adds(d->b, "NULL");
 		return;
 	}
-	if ((!desc->out || d->ok || desc->kind == K_SOCKLEN) && put_captured(d, desc, a, v))
+	if (is_written(d, desc) && put_captured(d, desc, a, v))
 		return;
 	for (u32 i = 0; i < d->e->n_captures; i++)
 		d->unread |= d->e->captures[i].arg == a && d->e->captures[i].failed;

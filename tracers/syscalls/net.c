@@ -109,12 +109,13 @@ bool put_iovec(struct dec *d, u8 a, u64 n_iov, bool out)
 {
 	const u8 *iov, *data = NULL;
 	const struct syscall_capture *c = find_capture(d, a, CAPTURE_IOVEC, &iov), *bytes;
-	u64 total = out ? (u64)d->e->ret : UINT64_MAX, n, have;
+	u64 total = out ? (u64)d->e->ret : UINT64_MAX, n, have, each;
 
 	if (!c || d->e->abi != SYSCALL_ABI_64 || (out && d->e->ret < 0))
 		return false;
 	bytes = find_capture(d, a, CAPTURE_DATA, &data);
 	have = bytes ? bytes->len : 0;
+	each = bytes && bytes->count ? bytes->count : UINT64_MAX;
 	n = MIN(n_iov, (u64)(c->len / IOVEC_BYTES));
 	buf_adds(d->b, "[");
 	for (u64 i = 0; i < n && i < d->max; i++) {
@@ -122,10 +123,10 @@ bool put_iovec(struct dec *d, u8 a, u64 n_iov, bool out)
 
 		if (i)
 			buf_adds(d->b, ", ");
-		put_element(d, iov + i * IOVEC_BYTES, data, (size_t)have, total);
+		put_element(d, iov + i * IOVEC_BYTES, data, (size_t)MIN(have, each), total);
 		if (out)
 			total -= mine;
-		mine = MIN(mine, have);
+		mine = MIN(MIN(mine, each), have);
 		have -= mine;
 		if (data)
 			data += mine;

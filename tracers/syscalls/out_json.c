@@ -138,6 +138,14 @@ static void put_head(struct buf *b, const struct syscall_event *e)
 	else
 		js_null(b, "tgid");
 	js_comm(b, "comm", e->comm);
+	if (e->uid != SYSCALL_NO_UID)
+		js_u64(b, "uid", e->uid);
+	else
+		js_null(b, "uid");
+	if (e->cgroup)
+		js_u64(b, "cgroup", e->cgroup);
+	else
+		js_null(b, "cgroup");
 	js_str(b, "abi", word(abi_names, ARRAY_SIZE(abi_names), e->abi));
 	if (e->nr >= 0)
 		js_u64(b, "nr", (u32)e->nr);

@@ -4,11 +4,17 @@
 
 #include "tracers/syscalls/desc.h"
 
-#define PATH_BYTES     4096u
-#define SOCKADDR_BYTES 128u
-#define ARRAY_MAX      32u /* elements; as many as strace shows */
-#define DENTS_BYTES    4096u /* of more than this entries are not counted */
-#define MSGHDR_BYTES   56u
+#define PATH_BYTES        4096u
+#define SOCKADDR_BYTES    128u
+#define ARRAY_MAX         32u /* elements; as many as strace shows */
+#define AT_EMPTY_PATH_BIT 0x1000u
+#define DENTS_BYTES       4096u /* of more than this entries are not counted */
+#define MSGHDR_BYTES      56u
+/* struct user_msghdr, Linux v6.1 include/linux/socket.h */
+#define MSG_NAME    0
+#define MSG_NAMELEN 8
+#define MSG_IOV     16
+#define MSG_IOVLEN  24
 
 /* clang-format off: a table */
 static const struct kind_plan {
@@ -59,6 +65,14 @@ static u32 step_max(const struct kind_plan *k, const struct arg_desc *d, const s
 	return string_max;
 }
 
+/* Strings, bytes and ints are the same for all. */
+static bool is_wide(u8 kind)
+{
+	return kind != K_PATH && kind != K_STR && kind != K_BUF && kind != K_HEXBUF &&
+	       kind != K_STRV && kind != K_ENVP && kind != K_SOCKADDR && kind != K_SOCKLEN &&
+	       kind != K_INT && kind != K_INTS && kind != K_SIGSET && kind != K_WSTATUS;
+}
+
 static void step_add(struct plan *p, const struct arg_desc *d, u8 a, const struct plan_opts *o)
 {
 	const struct kind_plan *k = &kinds[d->kind];
@@ -74,6 +88,11 @@ static void step_add(struct plan *p, const struct arg_desc *d, u8 a, const struc
 				 .each = k->each,
 				 .at_exit = d->out,
 				 .kernel = d->out ? NULL : k->kernel,
+				 .at_error = d->when_interrupted,
+				 .wide = is_wide(d->kind),
+				 .if_arg = PLAN_ANY,
+				 .ptr_at = -1,
+				 .len_at = -1,
 				 .max = step_max(k, d, o) };
 	if (d->kind == K_STRUCTS)
 		s->each = ((const struct struct_desc *)d->tab)->size;
@@ -97,8 +116,12 @@ static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const stru
 		s->at_exit = false;
 		more.what = CAPTURE_DATA;
 		more.len = d->out ? PLAN_RET : PLAN_FIXED;
-		more.each = 1;
+		more.each = (u16)MIN(string_max, (u32)UINT16_MAX);
 		more.max = string_max * ARRAY_MAX;
+		if (d->kind == K_MSGHDR) {
+			more.ptr_at = MSG_IOV;
+			more.len_at = MSG_IOVLEN;
+		}
 	} else if (d->kind == K_SOCKLEN || d->kind == K_OFFSET || d->tab == &sd_pollfd) {
 		s->at_exit = false;
 		more.at_exit = true;
@@ -112,10 +135,14 @@ static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const stru
 		return;
 	more.what = CAPTURE_IOVEC;
 	more.len = PLAN_FIXED;
+	more.each = 16;
 	more.max = 16 * ARRAY_MAX;
 	more.at_exit = false;
 	p->steps[p->n++] = more;
 	more.what = CAPTURE_SOCKADDR;
+	more.each = 1;
+	more.ptr_at = MSG_NAME;
+	more.len_at = MSG_NAMELEN;
 	more.max = SOCKADDR_BYTES;
 	more.at_exit = d->out;
 	more.kernel = d->out ? NULL : "move_addr_to_kernel";
@@ -123,6 +150,7 @@ static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const stru
 	if (!d->out)
 		return;
 	more.what = CAPTURE_BYTES; /* recvmsg changes msg_namelen and msg_flags */
+	more.ptr_at = more.len_at = -1;
 	more.max = MSGHDR_BYTES;
 	p->steps[p->n++] = more;
 }
@@ -147,6 +175,48 @@ bool plan_for(const char *name, const struct plan_opts *o, struct plan *ret)
 	*ret = (struct plan){ 0 };
 	if (c)
 		list_add(ret, c->args, SYSCALL_ARGS, 0, o);
+	return ret->n != 0;
+}
+
+/*
+ * With AT_EMPTY_PATH a path that is empty is not copied: Linux v6.11 include/linux/fs.h vfs_empty_path(). One
+ * that is not is the kernel's copy, which counts for more.
+ */
+static void empty_path_add(struct plan *p, const struct call_desc *c)
+{
+	for (u8 i = 0; i < SYSCALL_ARGS && c->args[i].kind; i++) {
+		const struct arg_desc *d = &c->args[i];
+		bool at = d->kind == K_STATX || (d->kind == K_FLAGS && d->tab == &xlat_at);
+
+		if (!at || p->n == PLAN_STEPS || !p->n || p->steps[0].what != CAPTURE_STRING)
+			continue;
+		p->steps[p->n] = p->steps[0];
+		p->steps[p->n].kernel = NULL;
+		p->steps[p->n].max = 1;
+		p->steps[p->n].if_arg = i;
+		p->steps[p->n].if_mask = p->steps[p->n].if_value = AT_EMPTY_PATH_BIT;
+		p->n++;
+	}
+}
+
+bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
+{
+	const struct call_desc *c = call_desc_find(name);
+
+	(void)plan_for(name, o, ret);
+	if (c)
+		empty_path_add(ret, c);
+	for (u8 i = 0; c && i < c->n_variants; i++) {
+		u8 from = ret->n;
+
+		list_add(ret, c->variants[i].args, ARRAY_SIZE(c->variants[i].args),
+			 (u8)(c->cmd_arg + 1), o);
+		for (u8 j = from; j < ret->n; j++) {
+			ret->steps[j].if_arg = c->cmd_arg;
+			ret->steps[j].if_mask = c->cmd_mask ? c->cmd_mask : UINT32_MAX;
+			ret->steps[j].if_value = (u32)c->variants[i].cmd;
+		}
+	}
 	return ret->n != 0;
 }
 

@@ -8,7 +8,8 @@
 
 #include "tracers/syscalls/event.h"
 
-#define PLAN_STEPS 8
+#define PLAN_STEPS 24
+#define PLAN_ANY   0xff /* if_arg: whatever the arguments */
 
 /* uc_sigmask in struct ucontext, which rt_sigreturn finds at sp (Linux v6.1 arch/x86/kernel/signal.c) */
 #define PLAN_SIGFRAME_MASK 296
@@ -30,6 +31,12 @@ struct plan_step {
 	u8 len_arg;
 	u16 each;
 	bool at_exit; /* the kernel writes it: only when the call succeeded */
+	bool at_error; /* at exit, but only when it failed */
+	bool wide; /* laid out as 64-bit programs have it: of no use in calls of 32-bit ones */
+	u8 if_arg; /* only if this argument, masked, is if_value; PLAN_ANY */
+	/* offsets from arg of a pointer to the bytes, and of how many there are (8 bytes, of each > 1); -1 */
+	int16_t ptr_at, len_at;
+	u32 if_mask, if_value;
 	/*
 	 * The function of the kernel that makes or holds its own copy of this memory, for
 	 * CAPTURE_KERNEL: hook its return. NULL: there is none, and user memory is read.
@@ -55,6 +62,9 @@ struct plan_opts {
  * move_addr_to_kernel(), fs/exec.c copy_strings(); the same in v6.12.
  */
 bool plan_for(const char *name, const struct plan_opts *o, struct plan *ret);
+
+/** plan_all - plan_for(), and what each command adds, under its condition */
+bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret);
 
 /** plan_for_cmd - the same where a command decides: of ioctl, fcntl, prctl, futex */
 bool plan_for_cmd(const char *name, u64 cmd, const struct plan_opts *o, struct plan *ret);

@@ -121,7 +121,7 @@ STRUCT(flock, 32, false);
 
 static const struct field_desc f_pollfd[] = {
 	F("fd", 0, 4, FD),
-	FT("events", 4, 2, FLAGS, xlat_poll_events),
+	FT("", 4, 2, POLLEVENTS, xlat_poll_events), /* none of a descriptor that is not looked at */
 };
 STRUCT(pollfd, 8, false);
 

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""
+What tracing every system call adds to one, on the same work in one run on one guest: the tracer syscalls,
+with arguments and the memory that they point to; the guest's own events raw_syscalls and syscalls, which
+trace-cmd and perf trace are made of, into its own buffer; and strace. Under TCG, so it is their ratio that
+counts.
+"""
+
+import statistics
+
+from daemon import Daemon
+from guest import Guest
+from testlib import LONG, first_kernel, main
+from truth import attach
+
+CALLS = 50_000 if LONG else 5_000
+ROUNDS = 5 if LONG else 3
+WORK = "getppid", "write", "open, close"
+TRACING = "/sys/kernel/tracing"
+
+
+def work(g, n=CALLS):
+    """ns a call, of each kind: the better of two, as the first one warms caches and translated code."""
+    runs = [[int(x) for x in g.run(f"syscallmem cost {n}", 120).split()] for _ in range(2)]
+    return [min(pair) for pair in zip(*runs)]
+
+
+def own_events(g, events):
+    g.run(f"cd {TRACING}; echo 1 >events/{events}/enable; echo 1 >tracing_on", 60)
+    try:
+        return work(g)
+    finally:
+        g.run(f"cd {TRACING}; echo 0 >events/{events}/enable; echo >trace", 60)
+
+
+def ours(g, d):
+    t = d.trace("g", tracer="syscalls", mode="overwrite")["id"]
+    try:
+        return work(g)
+    finally:
+        d.stop_trace(t)
+        d.delete(f"/v1/traces/{t}")
+
+
+def strace(g):
+    """It stops the program twice a call: fewer will do."""
+    if g.sh("strace -V")[0] != 0:
+        return None
+    return [int(x) for x in g.run("strace -f -o /dev/null syscallmem cost 200", 120).split()]
+
+
+@first_kernel
+def test_cost(flavour):
+    with Guest(flavour, load="none", thread="single") as g, Daemon() as d:
+        attach(g, d)
+        times = {}
+        for _ in range(ROUNDS):  # in turn, so that what else the machine does hits all alike
+            for name, run in (("untraced", lambda: work(g)), ("ours", lambda: ours(g, d)),
+                              ("raw_syscalls", lambda: own_events(g, "raw_syscalls")),
+                              ("syscalls", lambda: own_events(g, "syscalls"))):
+                times.setdefault(name, []).append(run())
+        slow = strace(g)
+        g.assert_no_warnings()
+    best = {name: [statistics.median(column) for column in zip(*rows)] for name, rows in times.items()}
+    if slow:
+        best["strace"] = slow
+    added = {name: [t - u for t, u in zip(row, best["untraced"])] for name, row in best.items()}
+    print(f"{flavour}: ns added to a call  " + "  ".join(f"{w:>12}" for w in WORK))
+    for name, row in added.items():
+        shown = best["untraced"] if name == "untraced" else row
+        print(f"  {name:>24}  " + "  ".join(f"{t:12.0f}" for t in shown))
+    total = {name: sum(row) for name, row in added.items()}
+    assert 0 < total["ours"] < total["raw_syscalls"], total
+    assert total["ours"] < total["syscalls"], total
+
+
+if __name__ == "__main__":
+    main()

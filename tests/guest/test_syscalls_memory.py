@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tracer syscalls: a program's memory, its forks, whose call it is, and programs of the 32-bit ABI."""
+
+from daemon import Daemon
+from graphlib import all_given_back
+from guest import Guest
+from test_syscalls import Bed, finish, texts, trace
+from testlib import LONG, each_kernel, main
+from truth import attach
+
+FORKS = 200 if LONG else 50
+RACE_S = 10 if LONG else 1
+
+# what a call's arguments show, the first of that name whose others are as given
+MEMORY = [
+    ("write", 1, '"a line of text\\n\\1\\2\\377 and binary\\0"', "user_enter"),
+    ("writev", 1, '[{iov_base="first part, which is longer than"..., iov_len=46}, '
+                  '{iov_base="second", iov_len=6}]', "user_enter"),
+    ("read", 1, '"a line of "', "user_exit"),
+    ("readv", 1, '[{iov_base="text\\n\\1\\2\\377 and binary\\0first part, "..., iov_len=40}, '
+                 '{iov_base=" longer ", iov_len=8}]', "user_exit"),
+    ("fstat", 1, "{st_mode=S_IFREG|0600, st_size=82, ...}", "user_exit"),
+    ("readlinkat", 2, '"/bin/syscallmem"', "user_exit"),
+    ("nanosleep", 0, "{tv_sec=0, tv_nsec=1000}", "user_enter"),
+    ("uname", 0, '{sysname="Linux", nodename="guest", ...}', "user_exit"),
+    ("pipe2", 0, "[3, 4]", "user_exit"),
+    ("epoll_ctl", 3, "{events=EPOLLIN, data={u32=7, u64=7}}", "user_enter"),
+    ("epoll_wait", 1, "[{events=EPOLLIN, data={u32=7, u64=7}}]", "user_exit"),
+    ("poll", 0, "[{fd=3, events=POLLIN}, {fd=-1}]", "user_exit"),
+    ("ioctl", 2, "[1]", "user_exit"),
+    ("sendto", 1, '"to myself"', "user_enter"),
+    ("recvfrom", 1, '"to myself"', "user_exit"),
+    ("sendmsg", 1, None, "user_enter"),
+    ("setsockopt", 3, "[1]", "user_enter"),
+    ("socketpair", 3, "[4, 5]", "user_exit"),
+]
+
+
+def of(calls, comm):
+    return [c for c in calls if c["comm"] == comm]
+
+
+def memory(b):
+    t = trace(b)
+    b.g.sh("syscallmem memory")
+    calls, info = finish(b, t)
+    assert info["lost"] == 0, info
+    mine = of(calls, "syscallmem")
+    for name, arg, text, source in MEMORY:
+        named = [c for c in mine if c["syscall"] == name]
+        got = [(texts(c)[arg], c["args"][arg].get("source")) for c in named]
+        assert any((text is None or g[0] == text) and g[1] == source for g in got), (name, text, got)
+    sent = next(c for c in mine if c["syscall"] == "sendmsg")
+    assert '"127.0.0.1"' in texts(sent)[1] and '"a message"' in texts(sent)[1], texts(sent)
+    # what cannot be read is an address, and never anything else
+    bad = next(c for c in mine if c["syscall"] == "read" and c["error"] == "EFAULT")
+    assert texts(bad)[1] == "0x8", bad
+    # of a call that failed early the address was never copied by the kernel
+    failed = next(c for c in mine if c["syscall"] == "bind" and c["error"] == "EBADF")
+    assert failed["args"][1]["source"] == "user_enter" and "AF_INET" in texts(failed)[1], failed
+
+
+def execs(b):
+    """argv of those that fail, and of one that does not; longer strings when asked for."""
+    t = trace(b, ["execve", "execveat"], string_max=200)
+    b.g.sh("syscallmem execs")
+    calls, _ = finish(b, t)
+    mine = [c for c in calls if c["comm"] == "syscallmem"]
+    three = '["prog", "with", "three args, of which one is longer than what is shown"]'
+    want = [("execve", '["in-heap", "in-heap"]', "ENOENT"), ("execve", three, "EACCES"),
+            ("execve", three, "EACCES"), ("execve", "0x10", "EFAULT"),
+            ("execveat", '["echo", "a b", ""]', None)]
+    got = [(c["syscall"], texts(c)[1 + (c["syscall"] == "execveat")], c["error"]) for c in mine]
+    assert got == want, got
+    assert mine[-1]["state"] == "execve" and mine[-1]["args"][2]["source"] == "kernel", mine[-1]
+    assert mine[-1]["args"][2]["strings"] == ["echo", "a b", ""], mine[-1]
+
+
+def follow(b):
+    """A task, its threads and what it forks, and nobody else; nothing of them is missed."""
+    b.g.run(f"sh -c 'read x </tmp/go; syscallmem fork {FORKS}; syscallmem threads' >/dev/null & "
+            "echo $! >/tmp/pid; mkfifo /tmp/go")
+    pid = int(b.g.run("cat /tmp/pid"))
+    t = trace(b, pids=[pid], follow_forks=True)
+    b.g.run(f"echo >/tmp/go; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done; rm /tmp/go", 120)
+    calls, info = finish(b, t)
+    assert info["lost"] == 0, info
+    asked = [c for c in of(calls, "syscallmem") if c["syscall"] == "getppid"]
+    assert len(asked) == len({c["pid"] for c in asked}) == FORKS, len(asked)
+    assert {c["comm"] for c in calls} == {"sh", "syscallmem"} | {f"thread-{i}" for i in range(4)}
+    assert len([c for c in calls if c["syscall"] == "sched_yield"]) == 40
+
+
+def whose(b):
+    """By user, cgroup, name of the task and path; each call says them."""
+    b.g.run("mkdir -p /tmp/cg && mount -t cgroup2 none /tmp/cg && mkdir -p /tmp/cg/one")
+    cgroup = int(b.g.run("stat -c %i /tmp/cg/one"))
+    inside = "sh -c 'echo $$ >/tmp/cg/one/cgroup.procs; exec syscallmem uid 0'"
+    cases = [({"uid": 77}, {("syscallmem", 77)}, 1), ({"cgroup": cgroup}, {("syscallmem", 0)}, 1),
+             ({"comm": "syscallm*"}, {("syscallmem", 0), ("syscallmem", 77)}, 2)]
+    for options, who, n in cases:
+        t = trace(b, **options)
+        b.g.run(f"syscallmem uid 77; {inside}")
+        calls, _ = finish(b, t)
+        got = {(c["comm"], c["uid"]) for c in calls if c["syscall"] == "getppid"}
+        assert got == who, (options, got)
+        assert len([c for c in calls if c["syscall"] == "getppid"]) == n, options
+        assert "cgroup" not in options or {c["cgroup"] for c in calls} == {cgroup}
+    t = trace(b, path="/tmp/mem")
+    b.g.sh("syscallmem memory")
+    calls, _ = finish(b, t)
+    assert {c["syscall"] for c in calls} == {"openat", "newfstatat", "unlinkat"}, calls
+    b.g.run("umount /tmp/cg")
+
+
+def unmapped(b):
+    """Its page comes and goes while the call runs: the path is what the kernel used, and nobody faults."""
+    t = trace(b, ["openat", "write"])
+    found, missing, fault = map(int, b.g.run(f"syscallmem unmap {RACE_S}", 60).split())
+    calls, info = finish(b, t)
+    mine = of(calls, "syscallmem")
+    known, seen = {"/proc/version", "/no/such/path"}, {"opened": 0, "written": 0, "unread": 0}
+    for c in mine:
+        arg = c["args"][1]
+        if c["syscall"] == "write":
+            seen["written"] += 1
+            seen["unread"] += arg.get("unread", False)
+            continue
+        seen["opened"] += 1
+        path = arg.get("string")
+        if path == "/proc/version":
+            assert c["error"] is None, c
+        elif path == "/no/such/path":
+            assert c["error"] == "ENOENT", c
+        elif path is None:  # the page was not there, or was new and held nothing
+            assert c["error"] in ("EFAULT", "ENOENT"), c
+        else:  # half of one, half of the other: as the kernel saw it, so it is nowhere
+            assert path in known or c["error"] in ("ENOENT", "ENOTDIR"), c
+    print(f"unmapped: {found} found, {missing} not, {fault} faults; {seen}, {info['lost']} lost")
+    assert seen["opened"] > 50, seen
+
+
+CALLS32 = [("getpid", 20), ("getppid", 64), ("getuid32", 199), ("mkdir", 39), ("open", 5), ("write", 4),
+           ("lseek", 19), ("read", 3), ("close", 6), ("open", 5), ("getcwd", 183), ("unlink", 10),
+           ("rmdir", 40), ("execve", 11), ("sched_yield", 158), ("exit_group", 252)]
+
+
+def of_32_bits(b):
+    if b.g.sh("test -x /bin/syscall32")[0] != 0:
+        print("gcc here makes no 32-bit programs: their calls are not looked at")
+        return
+    t = trace(b)
+    b.g.sh("syscall32")
+    calls, _ = finish(b, t)
+    mine = [c for c in of(calls, "syscall32") if c["abi"] == "i386"]
+    assert [(c["syscall"], c["nr"]) for c in mine] == CALLS32, [(c["syscall"], c["nr"]) for c in mine]
+    show = {c["syscall"]: texts(c) for c in mine}
+    assert show["mkdir"] == ['"/tmp/dir32"', "0711"], show
+    assert show["write"] == ["3", '"of thirty-two bits"', "18"], show
+    assert show["read"] == ["3", '"thirty-two bits"', "64"], show
+    assert show["execve"] == ['"/no/such/prog32"', '["prog32", "with one"]', "NULL"], show
+    others = [c for c in calls if c["abi"] != "i386" and c["comm"] == "syscall32"]
+    assert not others, others[0]
+
+
+@each_kernel
+def test_memory(flavour):
+    with Guest(flavour) as g, Daemon() as d:
+        truth, sites = attach(g, d)
+        b = Bed(g, d)
+        for step in (memory, execs, follow, whose, unmapped, of_32_bits):
+            print(f"{flavour}: {step.__name__}")
+            step(b)
+        all_given_back(g, d, truth, sites)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,480 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * What the agent reads of a program's memory in a system call, natively. "The program" is two pages of this
+ * process, of which copy_from_user_nofault() reads as much as a test lets it.
+ */
+#include "tests/unit/test_agent_lib.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SLOTS  4096
+#define CALL   3
+#define PAGE   4096
+#define NONE   AGENT_USER_NONE
+#define TAG    0x1234
+#define FAILED (AGENT_USER_FAILED | TAG)
+
+struct fake_regs {
+	u64 r10, r9, r8, dx, si, di, orig_ax, sp;
+};
+
+struct fake_mm {
+	u64 pad, arg_start, arg_end;
+};
+
+static struct rig rig;
+static struct rig_seen seen;
+static _Alignas(PAGE) u8 memory[2 * PAGE];
+static struct fake_regs regs;
+static const struct agent_user_step plain = {
+	.len = NONE, .if_arg = NONE, .ptr_at = -1, .len_at = -1, .tag = TAG
+};
+
+static struct {
+	u64 from, to;
+	u32 calls;
+} readable;
+
+/* The guest's copy_from_user_nofault(): -EFAULT where a part of it is not the program's memory. */
+__attribute__((force_align_arg_pointer)) static long copy_from_user(void *dst, const void *src,
+								    size_t n)
+{
+	u64 p = (u64)(uintptr_t)src;
+
+	assert_true(rig_irqs_off());
+	readable.calls++;
+	if (p < readable.from || p >= readable.to || n > readable.to - p)
+		return -EFAULT;
+	memcpy(dst, src, n);
+	return 0;
+}
+
+static void rig_user(const void *from, size_t n)
+{
+	readable.from = (u64)(uintptr_t)from;
+	readable.to = readable.from + n;
+	readable.calls = 0;
+}
+
+static u64 at(u32 off)
+{
+	return (u64)(uintptr_t)memory + off;
+}
+
+static void put(u32 off, u64 v, u32 size)
+{
+	memcpy(memory + off, &v, size);
+}
+
+static void open_rig_of(bool no_copy_user)
+{
+	const u16 off[2][AGENT_SYSCALL_REGS] = {
+#define R(m) offsetof(struct fake_regs, m)
+		{ R(di), R(si), R(dx), R(r10), R(r8), R(r9), R(orig_ax) },
+		{ R(di), R(si), R(dx), R(r10), R(r8), R(r9), R(orig_ax) },
+	};
+
+	rig_open(&rig, &(struct rig_opts){ .slots = SLOTS,
+					   .graph = true,
+					   .full = true,
+					   .options = AGENT_OPT_FULL,
+					   .sites = 64,
+					   .tasks = 64,
+					   .calls = !no_copy_user });
+	memcpy(rig.hdr->syscall_regs, off, sizeof(off));
+	if (!no_copy_user)
+		rig_body(&rig, RIG_CALL_COPY, (void (*)(void))copy_from_user);
+	rig.hdr->kernel_half = 0x10000;
+	rig.hdr->where.regs_sp = R(sp);
+	for (u32 i = 0; i < sizeof(memory); i++)
+		memory[i] = (u8)(i * 7 + i / 256 + 1);
+	memset(&regs, 0, sizeof(regs));
+	rig_user(memory, sizeof(memory));
+}
+
+static void open_rig(void)
+{
+	open_rig_of(false);
+}
+
+static void close_rig(void)
+{
+	assert_int_equal(RIG_COUNTER(&rig, frame_errors) + RIG_COUNTER(&rig, orphans) +
+				 RIG_COUNTER(&rig, lost),
+			 0);
+	assert_int_equal(rig_check_frames(&rig), 0);
+	rig_close(&rig);
+}
+
+static void steps(const struct agent_user_step *s, u32 n)
+{
+	struct agent_user_step *to = (void *)((u8 *)rig.hdr + rig.hdr->steps_off);
+
+	memcpy(to + 5, s, n * sizeof(*s));
+	to[5 + n - 1].flags |= AGENT_USER_LAST;
+}
+
+/* One call that returns @ret. What it tells but entry and return is in seen.v[1 ..] */
+static u32 call(u64 ret, u32 more)
+{
+	u64 in[R_COUNT] = { [R_FLAGS] = 2 | FLAG_IF, [R_RAX] = ret }, out[R_COUNT];
+	struct fake_regs on_stack = regs; /* as a task's are */
+
+	rig_site(&rig, CALL,
+		 AGENT_SITE_SYSCALL | AGENT_SITE_RETVAL | more | 6u << AGENT_SITE_USER_SHIFT);
+	in[R_RDI] = (u64)(uintptr_t)&on_stack;
+	rig_call_regs(&rig, CALL, in, out);
+	assert_true(out[R_RAX] == ret);
+	rig_look(&rig, 0, &seen);
+	rig.cpu[0].tail = rig.cpu[0].head;
+	assert_in_range(seen.n, 2, RIG_SEEN);
+	assert_int_equal(seen.v[0].rec.type, RING_GRAPH_ENTRY);
+	assert_int_equal(seen.v[seen.n - 1].rec.type, RING_GRAPH_RETURN);
+	assert_int_equal(seen.v[seen.n - 1].data[0], ret);
+	for (u32 i = 1; i + 1 < seen.n; i++) {
+		assert_int_equal(seen.v[i].rec.type, RING_FUNCTION);
+		assert_true(seen.v[i].rec.tsc < seen.v[seen.n - 1].rec.tsc);
+		assert_int_equal(seen.v[i].kind[0], AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER);
+		assert_int_equal(seen.v[i].kind[1], AGENT_DATA_KEY);
+	}
+	return seen.n - 2;
+}
+
+static void assert_piece(u32 i, u64 key, u32 number, u64 from, u32 n, u32 there)
+{
+	const struct rig_record *r = &seen.v[1 + i];
+
+	assert_true(r->data[0] == ((u64)there << 32 | n));
+	assert_true(r->data[1] == (key | (u64)number << AGENT_USER_NUMBER_SHIFT));
+	assert_int_equal(r->n_data, 2 + (n + 7) / 8);
+	if (n)
+		assert_memory_equal(&r->data[2], (void *)(uintptr_t)from, n);
+	for (u32 k = n; k & 7; k++)
+		assert_int_equal(((const u8 *)&r->data[2])[k], 0);
+}
+
+/* In pieces: of AGENT_CAPTURE_MAX, and where a page ends. */
+static void bytes(void **state)
+{
+	struct agent_user_step s = plain;
+
+	(void)state;
+	s.base = 1;
+	s.len = 2;
+	s.each = 2;
+	s.max = 600;
+	open_rig();
+	steps(&s, 1);
+	regs.si = at(PAGE - 100);
+	regs.dx = 150;
+	assert_int_equal(call(0, 0), 2);
+	assert_piece(0, TAG, 0, at(PAGE - 100), 100, 300);
+	assert_piece(1, TAG, 1, at(PAGE), 200, 300);
+	regs.dx = 1000;
+	assert_int_equal(call(0, 0), 3);
+	assert_piece(0, TAG, 0, at(PAGE - 100), 100, 2000);
+	assert_piece(1, TAG, 1, at(PAGE), 256, 2000);
+	assert_piece(2, TAG, 2, at(PAGE + 256), 244, 2000);
+	regs.dx = ~0ull; /* a length that overflows */
+	assert_int_equal(call(0, 0), 3);
+	regs.dx = 0;
+	assert_int_equal(call(0, 0), 0);
+	regs.si = 0;
+	regs.dx = 5;
+	assert_int_equal(call(0, 0), 0);
+	close_rig();
+}
+
+static void strings(void **state)
+{
+	struct agent_user_step s = plain;
+
+	(void)state;
+	s.op = AGENT_USER_STRING;
+	s.max = 600;
+	open_rig();
+	steps(&s, 1);
+	for (u32 len = 0; len < 300; len += 7) {
+		u32 from = PAGE - len / 2, n = MIN(len, (u32)AGENT_CAPTURE_MAX);
+
+		memset(memory, 'x', sizeof(memory));
+		memory[from + len] = 0;
+		regs.di = at(from);
+		assert_int_equal(call(0, 0), len < AGENT_CAPTURE_MAX ? 1 : 2);
+		assert_piece(0, TAG, 0, at(from), n, len < n + 1 ? len : AGENT_CAPTURE_UNKNOWN);
+	}
+	/* it ends where the program's memory does: what there is is told */
+	memset(memory, 'x', sizeof(memory));
+	regs.di = at(sizeof(memory) - 10);
+	assert_int_equal(call(0, 0), 1);
+	assert_piece(0, TAG, 0, at(sizeof(memory) - 10), 10, AGENT_CAPTURE_UNKNOWN);
+	close_rig();
+}
+
+/* What is not there at the entry is read at the return, as the kernel has read it by then; or is told as that. */
+static void not_there(void **state)
+{
+	struct agent_user_step s[2] = { plain, plain };
+
+	(void)state;
+	s[0].max = s[1].max = 16;
+	s[1].base = 1;
+	s[1].flags = AGENT_USER_AT_EXIT;
+	open_rig();
+	steps(s, 2);
+	regs.di = at(0);
+	regs.si = at(64);
+	rig_user(NULL, 0);
+	assert_int_equal(call(0, 0), 2);
+	assert_piece(0, FAILED | AGENT_USER_EXIT, 0, 0, 0, AGENT_CAPTURE_UNKNOWN);
+	assert_piece(1, FAILED | AGENT_USER_EXIT, 0, 0, 0, AGENT_CAPTURE_UNKNOWN);
+	assert_int_equal(readable.calls, 3);
+	/* a call that failed has written nothing */
+	assert_int_equal(call((u64)-EFAULT, 0), 1);
+	rig_user(memory, sizeof(memory));
+	assert_int_equal(call((u64)-EFAULT, 0), 1);
+	assert_piece(0, TAG, 0, at(0), 16, 16);
+	assert_int_equal(call(7, 0), 2);
+	assert_piece(1, TAG | AGENT_USER_EXIT, 0, at(64), 16, 16);
+	close_rig();
+}
+
+static void argv(void **state)
+{
+	struct agent_user_step s[2] = { plain, plain };
+
+	(void)state;
+	s[0].op = AGENT_USER_STRINGS;
+	s[0].each = 8;
+	s[0].max = 64;
+	s[1].op = AGENT_USER_COUNT;
+	for (u32 is32 = 0; is32 < 2; is32++) {
+		u32 size = is32 ? 4 : 8;
+
+		open_rig();
+		if (is32 && at(0) >> 32) { /* where this process lies is not ours to say */
+			close_rig();
+			return;
+		}
+		steps(s, 2);
+		memcpy(memory + 100, "one\0a-longer-one\0", 18);
+		put(0, at(100), size);
+		put(size, at(104), size);
+		put(2 * size, 0x10, size);
+		put(3 * size, 0, size);
+		regs.di = at(0);
+		assert_int_equal(call(0, is32 ? AGENT_SITE_SYSCALL32 : 0), 5);
+		assert_piece(0, TAG, 0, at(100), 3, 3);
+		assert_piece(1, TAG, 1, at(104), 8, AGENT_CAPTURE_UNKNOWN);
+		assert_piece(2, FAILED, 2, 0, 0, AGENT_CAPTURE_UNKNOWN);
+		assert_piece(3, TAG, 0xffff, 0, 0, 0);
+		assert_piece(4, TAG | 3ull << AGENT_USER_COUNT_SHIFT, 0, 0, 0, 0);
+		close_rig();
+	}
+}
+
+/* What the new program has, once execve() has succeeded. */
+static void new_program(void **state)
+{
+	struct agent_user_step s = plain;
+	struct fake_mm mm = { .arg_start = at(10), .arg_end = at(300) };
+
+	(void)state;
+	s.op = AGENT_USER_ARGS;
+	s.flags = AGENT_USER_AT_EXIT;
+	s.max = 4096;
+	open_rig();
+	rig.hdr->where.task_mm = offsetof(struct fake_task, pad3) + 4 + 8;
+	rig.hdr->where.mm_arg_start = offsetof(struct fake_mm, arg_start);
+	rig.hdr->where.mm_arg_end = offsetof(struct fake_mm, arg_end);
+	steps(&s, 1);
+	/* the next task's first bytes stand in for a member behind the fake task's own */
+	*(struct fake_mm **)(void *)((u8 *)&rig.task[0] + rig.hdr->where.task_mm) = &mm;
+	assert_int_equal(call(0, 0), 2);
+	assert_piece(0, TAG | AGENT_USER_EXIT | AGENT_USER_MM, 0, at(10), 256, 290);
+	assert_piece(1, TAG | AGENT_USER_EXIT | AGENT_USER_MM, 1, at(266), 34, 290);
+	assert_int_equal(call((u64)-ENOENT, 0), 0);
+	mm.arg_end = at(0);
+	assert_int_equal(call(0, 0), 1);
+	assert_piece(0, FAILED | AGENT_USER_EXIT | AGENT_USER_MM, 0, 0, 0, AGENT_CAPTURE_UNKNOWN);
+	close_rig();
+}
+
+static void iovecs(void **state)
+{
+	struct agent_user_step s = plain;
+
+	(void)state;
+	s.op = AGENT_USER_IOVEC;
+	s.base = 1;
+	s.len = 2;
+	s.each = 32;
+	s.max = 1024;
+	open_rig();
+	put(0, at(1000), 8);
+	put(8, 40, 8);
+	put(16, at(2000), 8);
+	put(24, 20, 8);
+	steps(&s, 1);
+	regs.si = at(0);
+	regs.dx = 2;
+	assert_int_equal(call(60, 0), 2);
+	assert_piece(0, TAG, 0, at(1000), 32, 32);
+	assert_piece(1, TAG, 0, at(2000), 20, 20);
+	s.flags = AGENT_USER_AT_EXIT | AGENT_USER_RET;
+	steps(&s, 1);
+	assert_int_equal(call(45, 0), 2);
+	assert_piece(1, TAG | AGENT_USER_EXIT, 0, at(2000), 5, 5);
+	assert_int_equal(call(40, 0), 1);
+	regs.dx = 1ull << 60; /* more than there can be */
+	assert_in_range(call(1ull << 40, 0), 1, AGENT_USER_ELEMENTS);
+	close_rig();
+}
+
+/* Pointers and lengths inside of a struct, of what a pointer says, and of the stack. */
+static void indirect(void **state)
+{
+	struct agent_user_step s[4] = { plain, plain, plain, plain };
+
+	(void)state;
+	s[0].ptr_at = 8; /* msg_iov, msg_iovlen */
+	s[0].len_at = 16;
+	s[0].each = 16;
+	s[1].ptr_at = 24; /* msg_name, msg_namelen */
+	s[1].len_at = 32;
+	s[1].each = 1;
+	s[2].base = 1;
+	s[2].len = 2;
+	s[2].each = 1;
+	s[2].flags = AGENT_USER_LEN_PTR | AGENT_USER_AT_EXIT;
+	s[3].flags = AGENT_USER_SP;
+	s[3].ptr_at = 296;
+	s[0].max = s[1].max = s[2].max = 128;
+	s[3].max = 8;
+	open_rig();
+	put(8, at(500), 8);
+	put(16, 2, 8);
+	put(24, at(600), 8);
+	put(32, 0xffffffff00000007, 8);
+	put(40, 20, 4);
+	steps(s, 4);
+	regs.di = at(0);
+	regs.si = at(700);
+	regs.dx = at(40);
+	regs.sp = at(1000);
+	assert_int_equal(call(0, 0), 4);
+	assert_piece(0, TAG, 0, at(500), 32, 32);
+	assert_piece(1, TAG, 0, at(600), 7, 7);
+	assert_piece(2, TAG, 0, at(1296), 8, 8);
+	assert_piece(3, TAG | AGENT_USER_EXIT, 0, at(700), 20, 20);
+	close_rig();
+}
+
+static void conditions(void **state)
+{
+	struct agent_user_step s[2] = { plain, plain };
+
+	(void)state;
+	s[0].max = 4;
+	s[0].if_arg = 1;
+	s[0].if_mask = 0x7f;
+	s[0].if_value = 9;
+	s[1].max = 8;
+	s[1].if_arg = 1;
+	s[1].if_mask = 0xffffffff;
+	s[1].if_value = 0x8009;
+	open_rig();
+	steps(s, 2);
+	regs.di = at(0);
+	regs.si = 0x189;
+	assert_int_equal(call(0, 0), 1);
+	assert_piece(0, TAG, 0, at(0), 4, 4);
+	regs.si = 0xaaaa00008009;
+	assert_int_equal(call(0, 0), 2);
+	regs.si = 8;
+	assert_int_equal(call(0, 0), 0);
+	close_rig();
+}
+
+/* Interrupts, other registers than the task's, a kernel without the function, nonsense in the table. */
+static void refused(void **state)
+{
+	struct agent_user_step s = plain;
+
+	(void)state;
+	s.max = 8;
+	open_rig();
+	steps(&s, 1);
+	regs.di = at(0);
+	rig.percpu[0].preempt_count |= 0x10000;
+	assert_int_equal(call(0, 0), 0);
+	rig.percpu[0].preempt_count = RIG_PREEMPT_IDLE;
+	assert_int_equal(call(0, 0), 1);
+	s.base = 200;
+	s.op = 99;
+	s.len_at = 32000;
+	steps(&s, 1);
+	assert_int_equal(call(0, 0), 1); /* address 32000: not there */
+	close_rig();
+	open_rig_of(true);
+	s = plain;
+	s.max = 8;
+	steps(&s, 1);
+	regs.di = at(0);
+	assert_int_equal(call(0, 0), 1);
+	assert_piece(0, FAILED | AGENT_USER_EXIT, 0, 0, 0, AGENT_CAPTURE_UNKNOWN);
+	assert_int_equal(readable.calls, 0);
+	close_rig();
+}
+
+/* Tasks that are followed, what they fork, and until when. */
+static void followed(void **state)
+{
+	u64 in[R_COUNT] = { [R_FLAGS] = 2 | FLAG_IF }, out[R_COUNT];
+	u64 *set;
+
+	(void)state;
+	open_rig();
+	rig.hdr->options |= AGENT_OPT_FOLLOW;
+	set = (void *)((u8 *)rig.hdr + rig.hdr->followed_off);
+	rig_site(&rig, CALL, 0);
+	rig_site(&rig, 10, AGENT_SITE_FORK);
+	rig_site(&rig, 11, AGENT_SITE_EXIT);
+	in[R_RDI] = (u64)(uintptr_t)&rig.task[5];
+	rig_call(&rig, CALL); /* pid 100 is not */
+	rig_call_regs(&rig, 10, in, out);
+	rig_look(&rig, 0, &seen);
+	assert_int_equal(seen.n, 0);
+	set[100 / 64] |= 1ull << 100 % 64;
+	rig_call_regs(&rig, 10, in, out);
+	rig_call(&rig, CALL);
+	rig_run(&rig, 0, 5);
+	rig_call(&rig, CALL);
+	rig_call(&rig, 11);
+	rig_call(&rig, CALL);
+	rig_look(&rig, 0, &seen);
+	assert_int_equal(seen.n, 4);
+	assert_int_equal(seen.v[0].rec.pid, 100);
+	assert_int_equal(seen.v[3].rec.pid, 105);
+	rig_run(&rig, 0, 0);
+	rig_close(&rig);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(bytes),       cmocka_unit_test(strings),
+		cmocka_unit_test(not_there),   cmocka_unit_test(argv),
+		cmocka_unit_test(new_program), cmocka_unit_test(iovecs),
+		cmocka_unit_test(indirect),    cmocka_unit_test(conditions),
+		cmocka_unit_test(refused),     cmocka_unit_test(followed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
