@@ -47,7 +47,7 @@ struct request {
 	u64 started_ns; /* CLOCK_MONOTONIC */
 	char id[20];
 	char *method, *path;
-	char *content_type, *accept; /* NULL when not sent */
+	char *content_type, *accept, *last_event_id; /* NULL when not sent */
 	char *params[REQUEST_MAX_PARAMS]; /* what the {..} of the route's path stand for */
 	struct {
 		char *name, *value; /* value NULL: "?name" without "=" */

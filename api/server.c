@@ -106,6 +106,7 @@ static void request_destroy(struct request *rq)
 	free(rq->path);
 	free(rq->content_type);
 	free(rq->accept);
+	free(rq->last_event_id);
 	buf_deinit(&rq->body);
 	buf_deinit(&rq->reply.body);
 	free(rq);
@@ -135,6 +136,7 @@ static struct request *request_create(struct server *srv, struct MHD_Connection 
 	rq->path = strdup(path);
 	rq->content_type = copy_header(conn, MHD_HTTP_HEADER_CONTENT_TYPE);
 	rq->accept = copy_header(conn, MHD_HTTP_HEADER_ACCEPT);
+	rq->last_event_id = copy_header(conn, "Last-Event-ID");
 	if (!rq->method || !rq->path) {
 		request_destroy(rq);
 		return NULL;

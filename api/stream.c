@@ -21,6 +21,7 @@
 
 #define STREAM_BATCH 256 /* records formatted at a time */
 #define STREAM_BLOCK (32ul * 1024)
+#define SSE_RETRY_MS 1000
 
 struct stream {
 	struct hub_client client;
@@ -44,6 +45,7 @@ struct stream {
 
 static const char *const media_types[] = {
 	[STREAM_NDJSON] = "application/x-ndjson",
+	[STREAM_SSE] = "text/event-stream",
 	[STREAM_TEXT] = "text/plain",
 	[STREAM_RECORDING] = "application/vnd.hvftrace.recording",
 	[STREAM_FALCO] = "application/vnd.hvftrace.falco",
@@ -115,16 +117,57 @@ static bool no_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return false;
 }
 
-static void put_lost(struct stream *s, u64 count)
+static bool is_json(const struct stream *s)
 {
+	return s->format == STREAM_NDJSON || s->format == STREAM_SSE;
+}
+
+/*
+ * Make an event of the line that begins at @from, if there is one. @id, "" for none, is what a client that
+ * comes back gives in Last-Event-ID.
+ */
+static void frame(struct stream *s, size_t from, const char *id)
+{
+	char head[64];
+	size_t n, len = s->out.len - from;
+
+	if (s->format != STREAM_SSE || !len || buf_failed(&s->out))
+		return;
+	n = (size_t)snprintf(head, sizeof(head), "%s%s%sdata: ", *id ? "id: " : "", id,
+			     *id ? "\n" : "");
+	if (!buf_reserve(&s->out, n + 1))
+		return;
+	memmove(s->out.data + from + n, s->out.data + from, len);
+	memcpy(s->out.data + from, head, n);
+	s->out.len += n;
+	buf_adds(&s->out, "\n");
+}
+
+static void frame_seq(struct stream *s, size_t from, u64 seq)
+{
+	char id[24];
+
+	if (s->format != STREAM_SSE)
+		return;
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)seq);
+	frame(s, from, id);
+}
+
+/* @seq: where one goes on after it */
+static void put_lost(struct stream *s, u64 count, u64 seq)
+{
+	size_t from = s->out.len;
+
+	if (is_json(s)) {
+		out_json_lost(&s->out, count, s->after, seq);
+		frame_seq(s, from, seq);
+		return;
+	}
 	if (s->sys) {
 		sys_out_lost(s->sys, &s->out, count, s->after);
 		return;
 	}
 	switch (s->format) {
-	case STREAM_NDJSON:
-		out_json_lost(&s->out, count, s->after);
-		break;
 	case STREAM_RECORDING:
 		rec_writer_lost(s->writer, &s->out, count);
 		break;
@@ -135,13 +178,18 @@ static void put_lost(struct stream *s, u64 count)
 
 static void put_record(struct stream *s, const struct trace_record *r)
 {
+	size_t from = s->out.len;
+
 	if (s->sys) {
 		sys_out_record(s->sys, &s->out, r, &s->names);
+		frame_seq(s, from, r->seq);
 		return;
 	}
 	switch (s->format) {
 	case STREAM_NDJSON:
+	case STREAM_SSE:
 		out_json_record(&s->out, r, &s->names);
+		frame_seq(s, from, r->seq);
 		break;
 	case STREAM_RECORDING:
 		rec_writer_add(s->writer, &s->out, r, &s->names);
@@ -157,21 +205,26 @@ static void put_gap(struct stream *s, u64 next_seq)
 		return;
 	s->lost_here += next_seq - s->after - 1;
 	atomic_fetch_add(&s->trace->lost_readers, next_seq - s->after - 1);
-	put_lost(s, next_seq - s->after - 1);
+	put_lost(s, next_seq - s->after - 1, next_seq - 1);
 	s->after = next_seq - 1;
 }
 
 /* The last words: totals and why. */
 static void put_end(struct stream *s, const struct trace_info *i, const char *reason)
 {
+	size_t from = s->out.len;
+	char id[32];
+
 	s->meta.n_records = i->n_records;
 	s->meta.n_lost = i->n_lost + s->lost_here;
 	s->meta.n_functions = i->n_functions;
 	s->meta.n_restored = i->restore.sites_restored;
 	s->meta.restored = i->state != TRACE_RUNNING && i->restore.verified;
-	if (s->format == STREAM_NDJSON)
+	if (is_json(s)) {
 		out_json_end(&s->out, &s->meta, reason);
-	else if (s->format == STREAM_RECORDING)
+		snprintf(id, sizeof(id), "%llu" STREAM_END_ID, (unsigned long long)i->n_records);
+		frame(s, from, id);
+	} else if (s->format == STREAM_RECORDING)
 		rec_writer_end(s->writer, &s->out, &s->meta);
 	else if (s->layout)
 		out_layout_flush(s->layout, &s->out, &s->names);
@@ -182,7 +235,7 @@ static void put_new_losses(struct stream *s, const struct trace_info *i)
 {
 	if (i->n_lost <= s->lost_seen)
 		return;
-	put_lost(s, i->n_lost - s->lost_seen);
+	put_lost(s, i->n_lost - s->lost_seen, s->after);
 	s->lost_seen = i->n_lost;
 }
 
@@ -232,6 +285,19 @@ static void put_held(struct stream *s)
 		registry_trace_unuse(s->trace);
 }
 
+/* Quiet for a while. No id: what goes on after a system call must not begin in the middle of the next. */
+static void put_beat(struct stream *s)
+{
+	size_t from = s->out.len;
+
+	if (!is_json(s)) {
+		put_held(s);
+		return;
+	}
+	buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n", (unsigned long long)s->after);
+	frame(s, from, "");
+}
+
 /* Put what is new into @out. Return: false when there is nothing. */
 static bool fill(struct stream *s)
 {
@@ -269,12 +335,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 		case HUB_AGAIN:
 			break;
 		case HUB_BEAT:
-			if (s->format != STREAM_NDJSON) {
-				put_held(s);
-				break;
-			}
-			buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n",
-				 (unsigned long long)s->after);
+			put_beat(s);
 			break;
 		case HUB_ENDING:
 			put_held(s);
@@ -393,10 +454,8 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 static int begin_syscalls(struct stream *s, struct err *err)
 {
 	static const enum sys_format formats[] = {
-		[STREAM_NDJSON] = SYS_JSON,
-		[STREAM_TEXT] = SYS_TEXT,
-		[STREAM_FALCO] = SYS_FALCO,
-		[STREAM_OCSF] = SYS_OCSF,
+		[STREAM_NDJSON] = SYS_JSON, [STREAM_SSE] = SYS_JSON,  [STREAM_TEXT] = SYS_TEXT,
+		[STREAM_FALCO] = SYS_FALCO, [STREAM_OCSF] = SYS_OCSF,
 	};
 
 	s->sys = sys_out_create(formats[s->format], s->meta.guest);
@@ -407,6 +466,9 @@ static int put_head(struct stream *s, const struct out_layout_opts *layout, stru
 {
 	bool syscalls = strcmp(s->meta.tracer, "syscalls") == 0;
 	int r = 0;
+
+	if (s->format == STREAM_SSE)
+		buf_addf(&s->out, "retry: %d\n\n", SSE_RETRY_MS);
 
 	if (!syscalls && s->format >= STREAM_FALCO)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer syscalls",
@@ -438,7 +500,7 @@ static void fill_client(struct hub_client *c, struct MHD_Connection *conn, struc
 	c->conn = conn;
 	c->fd = info ? info->connect_fd : -1;
 	c->topic = s->trace;
-	c->wants_beat = s->format == STREAM_NDJSON;
+	c->wants_beat = is_json(s);
 	getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
 	c->half_close_is_end = domain != AF_UNIX;
 }

@@ -16,8 +16,12 @@ struct MHD_Response;
 struct server;
 struct trace_entry;
 
+/* What follows the number in the id of the last event: who comes back with it has had everything. */
+#define STREAM_END_ID ".end"
+
 enum stream_format {
 	STREAM_NDJSON,
+	STREAM_SSE, /* the same objects as server-sent events */
 	STREAM_TEXT,
 	STREAM_RECORDING,
 	STREAM_FALCO, /* of the tracer syscalls alone, like the next */
