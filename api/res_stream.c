@@ -113,7 +113,7 @@ static void nothing_more(struct request *rq)
 
 void res_traces_stream(struct request *rq)
 {
-	struct stream_opts opts = { 0 };
+	struct stream_opts opts = { .who = &rq->who };
 	struct err err = { 0 };
 	struct problem p;
 	bool ended;
@@ -129,6 +129,12 @@ void res_traces_stream(struct request *rq)
 				  stream_media_type(STREAM_NDJSON), stream_media_type(STREAM_SSE),
 				  stream_media_type(STREAM_TEXT),
 				  stream_media_type(STREAM_RECORDING));
+		request_problem(rq, &p);
+		return;
+	}
+	if (opts.on_close != STREAM_CLOSE_KEEP && rq->who.role < ROLE_OPERATOR) {
+		problem_from_code(&p, PROBLEM_ROLE, "on_close=%s is for the role operator",
+				  request_query(rq, "on_close"));
 		request_problem(rq, &p);
 		return;
 	}

@@ -31,6 +31,9 @@ void res_traces_stop(struct request *rq);
 void res_traces_delete(struct request *rq);
 void res_traces_records(struct request *rq);
 
+/* res_session.c */
+void res_session_create(struct request *rq);
+
 /* res_stream.c */
 void res_traces_stream(struct request *rq);
 

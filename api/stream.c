@@ -2,6 +2,7 @@
 /* Streams. See stream.h. */
 #include "api/stream.h"
 
+#include "api/audit.h"
 #include "api/hub.h"
 #include "api/registry.h"
 #include "api/server.h"
@@ -29,6 +30,7 @@ struct stream {
 	struct trace_entry *trace; /* a reference */
 	enum stream_format format;
 	enum stream_on_close on_close;
+	struct identity who;
 	bool ended; /* nothing comes after what is in @out */
 	u64 after; /* the last sequence number that was sent or reported lost */
 	u64 lost_seen; /* of the trace's own losses, how many were reported */
@@ -359,32 +361,76 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 	return (ssize_t)n;
 }
 
-static void stop_trace(void *arg)
-{
-	struct trace_entry *t = arg;
-	struct err err = { 0 };
+/* What is left to do when a client has left. */
+struct leaving {
+	struct server *srv;
+	struct trace_entry *trace; /* a reference */
+	struct identity who;
+	bool delete;
+};
 
-	if (registry_trace_use(t)) {
-		if (registry_trace_stop(t, &err) < 0)
-			log_error("trace %s: %s (%s)", t->id, err.msg, err_code_name(err.code));
-		else
-			log_info("trace %s: stopped, since its client left", t->id);
-		registry_trace_unuse(t);
-	}
-	registry_trace_unref(t);
+static int stop_trace(struct trace_entry *t, struct err *err)
+{
+	int r;
+
+	if (!registry_trace_use(t))
+		return err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "it is gone");
+	r = registry_trace_stop(t, err);
+	registry_trace_unuse(t);
+	return r;
 }
 
-static void delete_trace(void *arg)
+static int delete_trace(struct trace_entry *t, struct err *err)
 {
-	struct trace_entry *t = arg, *last;
-	struct err err = { 0 };
+	struct trace_entry *last;
+	int r = registry_trace_delete(t->reg, t->id, false, &last, err);
 
-	/* -ENOENT: somebody else was faster */
-	if (registry_trace_delete(t->reg, t->id, false, &last, &err) == 0)
+	if (r == 0)
 		registry_trace_unref(last);
-	else if (err.code != ERR_NOT_FOUND)
+	return r;
+}
+
+static void leave(void *arg)
+{
+	struct leaving *l = arg;
+	struct trace_entry *t = l->trace;
+	struct err err = { 0 };
+	struct audit_entry e = { .who = l->who.name, .role = role_name(l->who.role) };
+	char path[64];
+	int r;
+
+	r = l->delete ? delete_trace(t, &err) : stop_trace(t, &err);
+	if (r < 0 && err.code != ERR_NOT_FOUND)
 		log_error("trace %s: %s (%s)", t->id, err.msg, err_code_name(err.code));
+	else if (r == 0)
+		log_info("trace %s: %s, since its client left", t->id,
+			 l->delete ? "deleted" : "stopped");
+	if (err.code != ERR_NOT_FOUND) { /* else somebody else was faster */
+		snprintf(path, sizeof(path), "/v1/traces/%s/stream", t->id);
+		e.path = path;
+		e.operation = l->delete ? "on_close=delete" : "on_close=stop";
+		e.status = r < 0 ? err_code_status(err.code) : 200;
+		audit_add(server_audit(l->srv), &e);
+	}
 	registry_trace_unref(t);
+	free(l);
+}
+
+/* May wait, so not here; the job has a reference of its own. */
+static void begin_leaving(struct stream *s)
+{
+	struct leaving *l = calloc(1, sizeof(*l));
+
+	if (!l) {
+		log_error("no memory to end trace %s, whose client left", s->trace->id);
+		return;
+	}
+	*l = (struct leaving){ s->srv, s->trace, s->who, s->on_close == STREAM_CLOSE_DELETE };
+	registry_trace_ref(s->trace);
+	if (work_submit(server_work(s->srv), leave, l) == 0)
+		return;
+	registry_trace_unref(s->trace);
+	free(l);
 }
 
 static void stream_free(struct stream *s)
@@ -401,14 +447,8 @@ static void on_response_freed(void *cls)
 	struct stream *s = cls;
 
 	hub_remove(server_hub(s->srv), &s->client);
-	if (s->on_close != STREAM_CLOSE_KEEP && !s->ended) {
-		/* may wait, so not here; the job has a reference of its own */
-		registry_trace_ref(s->trace);
-		if (work_submit(server_work(s->srv),
-				s->on_close == STREAM_CLOSE_STOP ? stop_trace : delete_trace,
-				s->trace) < 0)
-			registry_trace_unref(s->trace);
-	}
+	if (s->on_close != STREAM_CLOSE_KEEP && !s->ended)
+		begin_leaving(s);
 	registry_stream_end(s->trace);
 	stream_free(s);
 }
@@ -519,6 +559,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->format = opts->format;
 	s->after = opts->after;
 	s->on_close = opts->on_close;
+	s->who = *opts->who;
 	s->names.sym = no_sym;
 	fill_client(&s->client, conn, s);
 	fill_meta(&s->meta, t, s->after);

@@ -7,6 +7,7 @@
 #ifndef API_STREAM_H
 #define API_STREAM_H
 
+#include "api/auth.h"
 #include "base/err.h"
 #include "base/types.h"
 #include "tracers/output.h"
@@ -40,6 +41,7 @@ struct stream_opts {
 	enum stream_format format;
 	u64 after; /* sequence number; 0 for the oldest kept */
 	enum stream_on_close on_close;
+	const struct identity *who; /* copied */
 	struct out_layout_opts layout; /* STREAM_TEXT */
 };
 

@@ -34,7 +34,7 @@ class Paths(DaemonCase):
         self.assertEqual(self.d.request("GET", "/openapi.yaml").text.decode(), TEXT)
 
     def test_same_paths_and_methods(self):
-        self.assertEqual(len(paths()), 14)
+        self.assertEqual(len(paths()), 15)
         for path, methods in paths().items():
             r = self.d.request("BREW", path.replace("{g}", "x").replace("{t}", "t1"))
             self.problem(r, 405, "method_not_allowed")
@@ -110,6 +110,8 @@ class Answers(DaemonCase):
                 if "{t}" in path:
                     self.d.attach("h/fake", "h")
                     self.ask("PATCH", path.replace("{t}", self.d.trace("h")), content["example"])
+                elif path == "/v1/session":  # nobody has this token, which must not be the body's fault
+                    self.ask("POST", path, content["example"], 401)
                 elif path == "/v1/guests":  # no such guest here, but it must not be the body's fault
                     self.ask("POST", path, content["example"], 404)
                 else:
