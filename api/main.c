@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* hvftraced: options, signals, the order of starting and stopping. */
+#include "api/events.h"
 #include "api/options.h"
 #include "api/registry.h"
 #include "api/tls.h"
@@ -68,18 +69,35 @@ static int serve(const struct daemon_options *o, struct listen_socket *sockets, 
  * What a daemon that died left in guests, or we ourselves in one that could not be put back when it was
  * let go; false when some could not be put back yet.
  */
-static bool recover(const char *state_dir)
+static bool recover(const char *state_dir, u32 *n_ret)
 {
 	struct err err = { 0 };
 	u32 n = 0;
 	int r = guest_recover(state_dir, &n, &err);
 
+	*n_ret += n;
 	if (n)
 		log_info("%u guests put back that had been left changed", n);
 	if (r < 0)
 		log_error("%s (%s); trying again every %d s, the journal stays", err.msg,
 			  err_code_name(err.code), RECOVER_AGAIN_S);
 	return r == 0;
+}
+
+static void tell_restored(struct server *srv, u32 n)
+{
+	if (n)
+		events_add(server_events(srv), "guests_restored",
+			   json_pack("{s:I}", "count", (json_int_t)n));
+}
+
+static bool recover_now(const char *state_dir, struct server *srv)
+{
+	u32 n = 0;
+	bool all = recover(state_dir, &n);
+
+	tell_restored(srv, n);
+	return all;
 }
 
 /* Return: is everything that dead daemons left put back by now? */
@@ -93,11 +111,11 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 		sig = sigtimedwait(signals, NULL, &again);
 		if (sig < 0 && errno == EAGAIN &&
 		    (registry_left_behind(server_registry(srv)) || !recovered))
-			recovered = recover(state_dir);
+			recovered = recover_now(state_dir, srv);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
 	recovered = recovered && !registry_left_behind(server_registry(srv));
-	return recovered || recover(state_dir);
+	return recovered || recover_now(state_dir, srv);
 }
 
 /* From the lock to the last guest put back. Return: 0, or negative with @err. */
@@ -113,6 +131,7 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 	struct server *srv = NULL;
 	unsigned n_failed;
 	bool recovered;
+	u32 n_restored = 0;
 	int r;
 
 	if (o->tls_cert) {
@@ -125,10 +144,12 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 	if (r < 0)
 		return r;
 	/* before anybody can ask for more: what a daemon that died left in guests */
-	recovered = recover(o->state_dir);
+	recovered = recover(o->state_dir, &n_restored);
 	r = open_all(o, sockets, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
+	if (r == 0)
+		tell_restored(srv, n_restored);
 	if (r == 0)
 		r = serve(o, sockets, srv, err);
 	if (r == 0)

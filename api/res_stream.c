@@ -47,11 +47,7 @@ static int take_layout(struct request *rq, struct out_layout_opts *ret)
 	return 0;
 }
 
-/*
- * From where on: Last-Event-ID, which a browser that comes back sends to the same URL, before `after`.
- * @ended_ret: it has had the last event, too.
- */
-static int take_after(struct request *rq, u64 *after_ret, bool *ended_ret)
+int stream_take_after(struct request *rq, u64 *after_ret, bool *ended_ret)
 {
 	const char *text = rq->last_event_id;
 	char *end;
@@ -119,8 +115,8 @@ void res_traces_stream(struct request *rq)
 	bool ended;
 	int r;
 
-	if (take_after(rq, &opts.after, &ended) < 0 || take_on_close(rq, &opts.on_close) < 0 ||
-	    take_layout(rq, &opts.layout) < 0)
+	if (stream_take_after(rq, &opts.after, &ended) < 0 ||
+	    take_on_close(rq, &opts.on_close) < 0 || take_layout(rq, &opts.layout) < 0)
 		return;
 	if (strcmp(rq->method, "HEAD") == 0) /* asks, and changes nothing */
 		opts.on_close = STREAM_CLOSE_KEEP;

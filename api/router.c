@@ -24,6 +24,8 @@ static const struct route routes[] = {
 	  { NULL },
 	  ROLE_ANYBODY },
 	{ "GET", "/metrics", res_metrics, 0, { NULL }, ROLE_VIEWER },
+	{ "GET", "/v1/events", res_events_list, 0, { "after", "limit" }, ROLE_VIEWER },
+	{ "GET", "/v1/events/stream", res_events_stream, ROUTE_STREAM, { "after" }, ROLE_VIEWER },
 	{ "GET", "/v1/guests", res_guests_list, 0, { NULL }, ROLE_VIEWER },
 	{ "POST", "/v1/guests", res_guests_create, ROUTE_BODY, { NULL }, ROLE_ADMIN },
 	{ "GET", "/v1/guests/{g}", res_guests_get, 0, { NULL }, ROLE_VIEWER },

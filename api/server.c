@@ -10,10 +10,12 @@
 
 #include "api/admit.h"
 #include "api/audit.h"
+#include "api/events.h"
 #include "api/hub.h"
 #include "api/registry.h"
 #include "api/router.h"
 #include "api/tls.h"
+#include "api/watch.h"
 #include "api/work.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -52,6 +54,8 @@ struct server {
 	u64 started_ns, id_base;
 	struct auth *auth;
 	struct audit *audit;
+	struct events *events;
+	struct watch *watch;
 	const struct tls_files *tls; /* the caller's */
 	atomic_ullong n_requests, n_open, n_busy, n_streams;
 	atomic_bool stopping;
@@ -85,6 +89,11 @@ u64 server_requests(const struct server *srv)
 u64 server_streams(const struct server *srv)
 {
 	return atomic_load(&srv->n_streams);
+}
+
+struct events *server_events(struct server *srv)
+{
+	return srv->events;
 }
 
 struct auth *server_auth(struct server *srv)
@@ -395,14 +404,21 @@ int server_create(const struct server_opts *opts, struct server **ret, struct er
 	if (r == 0)
 		r = audit_create(opts->audit_log, &srv->audit, err);
 	if (r == 0)
-		r = registry_create(opts->state_dir, srv->hub, &srv->registry, err);
+		r = events_create(srv->hub, srv->started_ns / 1000, &srv->events, err);
+	if (r == 0)
+		r = registry_create(opts->state_dir, srv->hub, srv->events, &srv->registry, err);
+	if (r == 0)
+		r = watch_create(srv->registry, srv->events, &srv->watch, err);
 	if (r < 0) {
+		registry_destroy(srv->registry);
+		events_destroy(srv->events);
 		audit_destroy(srv->audit);
 		work_destroy(srv->work);
 		hub_destroy(srv->hub);
 		free(srv);
 		return r;
 	}
+	events_add(srv->events, "daemon_started", json_pack("{s:s}", "version", HVF_VERSION));
 	*ret = srv;
 	return 0;
 }
@@ -461,9 +477,11 @@ unsigned server_destroy(struct server *srv)
 	for (size_t i = 0; i < srv->n_listen; i++)
 		fds[i] = MHD_quiesce_daemon(srv->listen[i].daemon);
 	atomic_store(&srv->stopping, true);
+	events_add(srv->events, "daemon_stopping", json_object());
 	work_drain(srv->work);
 	/* stopping a trace lets its streams read the rest and end by themselves */
 	n_failed = registry_close(srv->registry);
+	watch_destroy(srv->watch);
 	hub_end(srv->hub);
 	work_drain(srv->work);
 	wait_for_requests(srv);
@@ -474,6 +492,7 @@ unsigned server_destroy(struct server *srv)
 	}
 	work_destroy(srv->work);
 	registry_destroy(srv->registry);
+	events_destroy(srv->events);
 	hub_destroy(srv->hub);
 	audit_destroy(srv->audit);
 	free(srv);

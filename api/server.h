@@ -10,6 +10,7 @@
 
 struct audit;
 struct auth;
+struct events;
 struct hub;
 struct registry;
 struct server;
@@ -48,5 +49,6 @@ u64 server_connections(const struct server *srv); /* open now */
 u64 server_streams(const struct server *srv); /* open now */
 struct audit *server_audit(struct server *srv);
 struct auth *server_auth(struct server *srv);
+struct events *server_events(struct server *srv);
 
 #endif

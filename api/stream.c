@@ -6,6 +6,7 @@
 #include "api/hub.h"
 #include "api/registry.h"
 #include "api/server.h"
+#include "api/sse.h"
 #include "api/work.h"
 #include "base/buf.h"
 #include "tracers/sys_out.h"
@@ -18,11 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #define STREAM_BATCH 256 /* records formatted at a time */
 #define STREAM_BLOCK (32ul * 1024)
-#define SSE_RETRY_MS 1000
 
 struct stream {
 	struct hub_client client;
@@ -124,35 +123,10 @@ static bool is_json(const struct stream *s)
 	return s->format == STREAM_NDJSON || s->format == STREAM_SSE;
 }
 
-/*
- * Make an event of the line that begins at @from, if there is one. @id, "" for none, is what a client that
- * comes back gives in Last-Event-ID.
- */
-static void frame(struct stream *s, size_t from, const char *id)
-{
-	char head[64];
-	size_t n, len = s->out.len - from;
-
-	if (s->format != STREAM_SSE || !len || buf_failed(&s->out))
-		return;
-	n = (size_t)snprintf(head, sizeof(head), "%s%s%sdata: ", *id ? "id: " : "", id,
-			     *id ? "\n" : "");
-	if (!buf_reserve(&s->out, n + 1))
-		return;
-	memmove(s->out.data + from + n, s->out.data + from, len);
-	memcpy(s->out.data + from, head, n);
-	s->out.len += n;
-	buf_adds(&s->out, "\n");
-}
-
 static void frame_seq(struct stream *s, size_t from, u64 seq)
 {
-	char id[24];
-
-	if (s->format != STREAM_SSE)
-		return;
-	snprintf(id, sizeof(id), "%llu", (unsigned long long)seq);
-	frame(s, from, id);
+	if (s->format == STREAM_SSE)
+		sse_frame_seq(&s->out, from, seq);
 }
 
 /* @seq: where one goes on after it */
@@ -225,7 +199,8 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 	if (is_json(s)) {
 		out_json_end(&s->out, &s->meta, reason);
 		snprintf(id, sizeof(id), "%llu" STREAM_END_ID, (unsigned long long)i->n_records);
-		frame(s, from, id);
+		if (s->format == STREAM_SSE)
+			sse_frame(&s->out, from, id);
 	} else if (s->format == STREAM_RECORDING)
 		rec_writer_end(s->writer, &s->out, &s->meta);
 	else if (s->layout)
@@ -297,7 +272,8 @@ static void put_beat(struct stream *s)
 		return;
 	}
 	buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n", (unsigned long long)s->after);
-	frame(s, from, "");
+	if (s->format == STREAM_SSE)
+		sse_frame(&s->out, from, "");
 }
 
 /* Put what is new into @out. Return: false when there is nothing. */
@@ -508,7 +484,7 @@ static int put_head(struct stream *s, const struct out_layout_opts *layout, stru
 	int r = 0;
 
 	if (s->format == STREAM_SSE)
-		buf_addf(&s->out, "retry: %d\n\n", SSE_RETRY_MS);
+		sse_head(&s->out);
 
 	if (!syscalls && s->format >= STREAM_FALCO)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer syscalls",
@@ -530,21 +506,6 @@ static int put_head(struct stream *s, const struct out_layout_opts *layout, stru
 	return 0;
 }
 
-static void fill_client(struct hub_client *c, struct MHD_Connection *conn, struct stream *s)
-{
-	const union MHD_ConnectionInfo *info;
-	int domain = AF_UNIX;
-	socklen_t len = sizeof(domain);
-
-	info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	c->conn = conn;
-	c->fd = info ? info->connect_fd : -1;
-	c->topic = s->trace;
-	c->wants_beat = is_json(s);
-	getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-	c->half_close_is_end = domain != AF_UNIX;
-}
-
 int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_entry *t,
 		  const struct stream_opts *opts, struct MHD_Response **ret, struct err *err)
 {
@@ -561,7 +522,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->on_close = opts->on_close;
 	s->who = *opts->who;
 	s->names.sym = no_sym;
-	fill_client(&s->client, conn, s);
+	hub_client_init(&s->client, conn, t, is_json(s));
 	fill_meta(&s->meta, t, s->after);
 	trace_get_info(t->trace, &info);
 	if (s->after) /* who goes on has been told of those before */

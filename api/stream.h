@@ -14,6 +14,7 @@
 
 struct MHD_Connection;
 struct MHD_Response;
+struct request;
 struct server;
 struct trace_entry;
 
@@ -44,6 +45,15 @@ struct stream_opts {
 	const struct identity *who; /* copied */
 	struct out_layout_opts layout; /* STREAM_TEXT */
 };
+
+/**
+ * stream_take_after - from where on @rq wants to read
+ * @ended_ret: it has had the end, too
+ *
+ * Last-Event-ID, which a browser that comes back sends to the same URL, counts for more than `after`.
+ * Return: 0; -EINVAL it is no number, the problem is the reply.
+ */
+must_check int stream_take_after(struct request *rq, u64 *after_ret, bool *ended_ret);
 
 /** stream_names - what an output needs to name addresses of a trace */
 struct output_names stream_names(struct trace *t);

@@ -34,7 +34,7 @@ class Paths(DaemonCase):
         self.assertEqual(self.d.request("GET", "/openapi.yaml").text.decode(), TEXT)
 
     def test_same_paths_and_methods(self):
-        self.assertEqual(len(paths()), 15)
+        self.assertEqual(len(paths()), 17)
         for path, methods in paths().items():
             r = self.d.request("BREW", path.replace("{g}", "x").replace("{t}", "t1"))
             self.problem(r, 405, "method_not_allowed")
@@ -79,7 +79,8 @@ class Answers(DaemonCase):
         return r.body
 
     def test_all_operations(self):
-        for path in ("/healthz", "/version", "/openapi.yaml", "/metrics", "/v1/guests", "/v1/traces"):
+        for path in ("/healthz", "/version", "/openapi.yaml", "/metrics", "/v1/guests", "/v1/traces",
+                     "/v1/events"):
             self.ask("GET", path)
         self.ask("POST", "/v1/guests", {"target": "qemu:/fake-lossy", "name": "g"}, 201)
         self.ask("POST", "/v1/guests", {"target": "qemu:/fake-dies"}, 201)

@@ -31,6 +31,8 @@ HANDLER(res_traces_change)
 HANDLER(res_traces_stop)
 HANDLER(res_traces_delete)
 HANDLER(res_traces_records)
+HANDLER(res_events_list)
+HANDLER(res_events_stream)
 HANDLER(res_session_create)
 HANDLER(res_traces_stream)
 
