@@ -396,8 +396,8 @@ class Tls(TestCase):
         for cert, key, words in (("server.pem", "open.key", "chmod 600"), ("server.pem", "op.key", "server"),
                                  ("ext", "server.key", "ext"), ("none", "server.key", "cannot read")):
             p = subprocess.run([os.environ["HVFTRACED"], "--state-dir", d / "s", "--listen",
-                                "tls:127.0.0.1:0", "--tls-cert", d / cert, "--tls-key", d / key], capture_output=True,
-                               text=True, check=False)
+                                "tls:127.0.0.1:0", "--tls-cert", d / cert, "--tls-key", d / key],
+                               capture_output=True, text=True, check=False)
             self.assertEqual(p.returncode, 1)
             self.assertIn(words, p.stderr)
         p = subprocess.run([os.environ["HVFTRACED"], "--listen", "tls:127.0.0.1:0"], capture_output=True,
