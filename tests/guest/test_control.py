@@ -9,9 +9,9 @@ from testlib import last_kernel, main
 
 
 def change(d, t, **body):
-    r = d.request("PATCH", f"/v1/traces/{t}", body)
-    assert r.status == 200, (r.status, r.body)
-    return r.body
+    status, doc = d.request("PATCH", f"/v1/traces/{t}", body)
+    assert status == 200, (status, doc)
+    return doc
 
 
 def count(d, t):
@@ -29,8 +29,7 @@ def functions_after(d, t, after):
 
 
 def mark(d, t, text):
-    r = d.request("POST", f"/v1/traces/{t}/markers", {"text": text})
-    assert r.status == 201, (r.status, r.body)
+    d.post(f"/v1/traces/{t}/markers", {"text": text})
 
 
 def control(d, g, tracer, call):
@@ -51,7 +50,7 @@ def control(d, g, tracer, call):
     change(d, t, tracing_on=True)
     g.run("open1000; cat /proc/uptime >/dev/null")
     assert functions_after(d, t, paused) == {"vfs_read", "vfs_write"}
-    copy = d.request("POST", f"/v1/traces/{t}/snapshot").body
+    copy = d.post(f"/v1/traces/{t}/snapshot")
     pid = int(g.run("open1000 >/tmp/p; cat /tmp/p").split()[0])
     doc = change(d, t, filter=["do_sys_openat2"], pids=[1])
     before = count(d, t)
@@ -74,8 +73,8 @@ def test_changes(flavour):
         d.attach(g, "g")
         control(d, g, "function", 1)
         control(d, g, "function_graph", 2)
-        r = d.request("DELETE", "/v1/guests/g?force=true")
-        assert r.status == 200 and r.body["restore"]["verified"], r.body
+        doc = d.delete("/v1/guests/g?force=true")
+        assert doc["restore"]["verified"], doc
         kinds = [x["type"] for x in d.get("/v1/events")["items"]]
         assert kinds.count("trace_snapshot") == 2 and kinds[-1] == "guest_detached", kinds
         g.assert_no_warnings()
