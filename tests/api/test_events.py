@@ -125,7 +125,8 @@ class Command(CliCase):
         self.assertIn(b" guest_attached guest=g ", p.stdout.readline())
         self.d.stop()
         rest = p.stdout.read().decode()
-        self.assertEqual([x.split()[1] for x in rest.splitlines()], ["daemon_stopping", "guest_detached", "end"])
+        self.assertEqual([x.split()[1] for x in rest.splitlines()],
+                         ["daemon_stopping", "guest_detached", "end"])
         self.assertIn("verified=yes", rest)
         self.assertEqual((p.wait(10), p.stderr.read()), (0, b""))
         p.stdout.close()

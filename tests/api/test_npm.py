@@ -32,8 +32,8 @@ def installed():
         for name in ("package.json", "package-lock.json", ".npmrc"):
             shutil.copy(SOURCE / name, place)
         try:
-            p = subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=place, timeout=200,
-                               capture_output=True, text=True, check=False)
+            p = subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"], cwd=place,
+                               timeout=200, capture_output=True, text=True, check=False)
         except subprocess.TimeoutExpired:
             skip("npm does not answer")
         if p.returncode:
@@ -60,7 +60,8 @@ def main():
     for command in ([place / "node_modules/.bin/redocly", "lint", "--config", SOURCE / "redocly.yaml",
                      TOP / "api/openapi.yaml"],
                     ["node", "--test", place / "fuzz.test.mjs"]):
-        p = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        p = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                           check=False)
         if p.returncode:
             print(p.stdout[-20000:])
             sys.exit(1)

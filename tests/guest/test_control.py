@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running trace is paused, filtered anew, marked and copied, in a real guest; afterwards all is as before."""
+"""A running trace is paused, filtered anew, marked and copied, in a real guest; then all is as before."""
 
 import time
 
