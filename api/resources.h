@@ -21,6 +21,9 @@ void res_guests_delete(struct request *rq);
 void res_functions_list(struct request *rq);
 void res_modules_list(struct request *rq);
 
+/* res_symbols.c */
+void res_symbols_list(struct request *rq);
+
 /* res_traces.c */
 void res_traces_list(struct request *rq);
 void res_guest_traces_list(struct request *rq);

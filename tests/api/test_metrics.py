@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""/metrics is what Prometheus reads: judged by the rules of its text format, and by promtool if there is one."""
+"""/metrics is what Prometheus reads: judged by its text format, and by promtool."""
 
 import re
 import shutil

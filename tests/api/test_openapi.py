@@ -34,7 +34,7 @@ class Paths(DaemonCase):
         self.assertEqual(self.d.request("GET", "/openapi.yaml").text.decode(), TEXT)
 
     def test_same_paths_and_methods(self):
-        self.assertEqual(len(paths()), 19)
+        self.assertEqual(len(paths()), 20)
         for path, methods in paths().items():
             r = self.d.request("BREW", path.replace("{g}", "x").replace("{t}", "t1"))
             self.problem(r, 405, "method_not_allowed")
@@ -85,7 +85,8 @@ class Answers(DaemonCase):
         self.ask("POST", "/v1/guests", {"target": "qemu:/fake-lossy", "name": "g"}, 201)
         self.ask("POST", "/v1/guests", {"target": "qemu:/fake-dies"}, 201)
         for path in ("/v1/guests", "/v1/guests/g", "/v1/guests/g/functions?limit=3", "/v1/guests/g/functions",
-                     "/v1/guests/g/modules", "/v1/guests/g/traces"):
+                     "/v1/guests/g/modules", "/v1/guests/g/traces", "/v1/guests/g/symbols?limit=3",
+                     "/v1/guests/g/symbols", "/v1/guests/g/symbols?address=0xffffffff81000005"):
             self.ask("GET", path)
         t = self.ask("POST", "/v1/guests/g/traces",
                      {"tracer": "function", "filter": ["vfs_*"], "notrace": ["x"],
