@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #define CLI_DEFAULT_SOCKET "/run/hvftrace/hvftraced.sock"
+#define CLI_DEFAULT_TOKENS "/etc/hvftrace/tokens"
 
 /* Exit statuses. */
 enum cli_status {
@@ -141,5 +142,8 @@ int cli_profile(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
 int cli_completion(struct cli *c, int argc, char **argv);
+int cli_events(struct cli *c, int argc, char **argv);
+int cli_mark(struct cli *c, int argc, char **argv);
+int cli_token(struct cli *c, int argc, char **argv);
 
 #endif

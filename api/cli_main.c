@@ -119,6 +119,22 @@ static const struct cli_verb verbs[] = {
 	{ "completion", "bash|zsh|fish",
 	  "a script for your shell: commands, options, guests, functions",
 	  "  eval \"$(hvftrace completion bash)\"\n", cli_completion },
+	{ "events", "[-f]", "what happened to the daemon, its guests and traces",
+	  "  -f, --follow    and what happens, until Ctrl-C or the daemon stops\n"
+	  "\n  hvftrace --json events -f | jq -c 'select(.type == \"records_lost\")'\n",
+	  cli_events },
+	{ "mark", "TRACE TEXT", "put a text between the records of a running trace",
+	  "  TRACE           its id, as GET /v1/traces and hvftrace events show it\n"
+	  "\n  hvftrace mark t1 'load test begins'\n",
+	  cli_mark },
+	{ "token", "add NAME --role ROLE | list | remove NAME [--file FILE]",
+	  "bearer tokens of a daemon that serves TCP",
+	  "  --role ROLE     viewer, operator or admin\n"
+	  "  --file FILE     what hvftraced --tokens reads; default " CLI_DEFAULT_TOKENS "\n"
+	  "\nadd prints the token, once; the file has only its hash.\n"
+	  "\n  hvftrace token add ci --role operator\n"
+	  "  HVFTRACE_TOKEN=... HVFTRACE_CA=ca.pem hvftrace -s https://host:8443 ls\n",
+	  cli_token },
 	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },
 };
 /* clang-format on */

@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct events;
 struct hub;
 struct registry;
 
@@ -41,6 +42,7 @@ struct guest_entry {
 	char name[NAME_MAX_BYTES + 1];
 	char target[NAME_MAX_TARGET + 1];
 	u64 attached_ns; /* host CLOCK_REALTIME */
+	bool gone_told; /* watch.c */
 	struct guest *guest; /* for users only */
 };
 
@@ -51,11 +53,14 @@ struct trace_entry {
 	unsigned refs, users, streams;
 	char id[24];
 	struct guest_entry *guest; /* a reference */
-	json_t *request; /* what was asked for, with a mode */
+	json_t *request; /* what was asked for, with a mode; registry_trace_request() */
+	char snapshot_of[24]; /* "" for none */
 	pthread_mutex_t op;
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
 	atomic_bool switched; /* from one tracer to the other, at some time */
+	u64 lost_told; /* watch.c */
+	bool failure_told;
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };
 
@@ -65,8 +70,8 @@ struct registry_totals {
 	u64 records, lost; /* of traces that are closed */
 };
 
-must_check int registry_create(const char *state_dir, struct hub *hub, struct registry **ret,
-			       struct err *err);
+must_check int registry_create(const char *state_dir, struct hub *hub, struct events *events,
+			       struct registry **ret, struct err *err);
 
 /**
  * registry_close - attach no more, stop every trace, detach every guest
@@ -119,12 +124,27 @@ must_check int registry_trace_start(struct guest_entry *g, const struct body_tra
 				    struct trace_entry **ret, struct err *err);
 
 /**
- * registry_trace_set_graph - make a trace whose user the caller is follow returns, or no more
+ * registry_trace_change - change a running trace whose user the caller is
  *
- * Return: 0; -EBUSY it is not running (conflict); or what trace_set_graph() returns, as -EINVAL (bad_request)
- * when an option of it needs returns.
+ * Tracer, then filters, then whether it records; what came before a failure stays changed. Return: 0; -EBUSY
+ * it is not running (conflict); or what trace_set_graph(), trace_set_filter(), trace_set_recording() return.
  */
-must_check int registry_trace_set_graph(struct trace_entry *t, bool on, struct err *err);
+must_check int registry_trace_change(struct trace_entry *t, const struct body_change *change,
+				     struct err *err);
+
+/**
+ * registry_trace_mark - put a marker into a trace whose user the caller is
+ * @host_ns: when; 0 becomes now. Return: what trace_mark() returns.
+ */
+must_check int registry_trace_mark(struct trace_entry *t, const char *text, u64 *host_ns,
+				   struct err *err);
+
+/** registry_trace_snapshot - as registry_trace_start(), of what @t has now. Return: what trace_snapshot() returns. */
+must_check int registry_trace_snapshot(struct trace_entry *t, struct trace_entry **ret,
+				       struct err *err);
+
+/** registry_trace_request - what was asked for, as it is now; a new reference */
+json_t *registry_trace_request(struct trace_entry *t);
 
 /** registry_trace_stop - stop a trace whose user the caller is; records stay readable */
 must_check int registry_trace_stop(struct trace_entry *t, struct err *err);

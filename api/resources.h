@@ -21,15 +21,27 @@ void res_guests_delete(struct request *rq);
 void res_functions_list(struct request *rq);
 void res_modules_list(struct request *rq);
 
+/* res_symbols.c */
+void res_symbols_list(struct request *rq);
+
 /* res_traces.c */
 void res_traces_list(struct request *rq);
 void res_guest_traces_list(struct request *rq);
 void res_traces_create(struct request *rq);
 void res_traces_get(struct request *rq);
 void res_traces_change(struct request *rq);
+void res_traces_mark(struct request *rq);
+void res_traces_snapshot(struct request *rq);
 void res_traces_stop(struct request *rq);
 void res_traces_delete(struct request *rq);
 void res_traces_records(struct request *rq);
+
+/* res_events.c */
+void res_events_list(struct request *rq);
+void res_events_stream(struct request *rq);
+
+/* res_session.c */
+void res_session_create(struct request *rq);
 
 /* res_stream.c */
 void res_traces_stream(struct request *rq);

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define TEXT_BASE 0xffffffff81000000ull
+#define DATA_BASE 0xffffffff82000000ull
 
 static atomic_uint boots; /* tries to attach qemu:/fake-boots */
 
@@ -244,4 +245,35 @@ size_t kernel_module_count(const struct kernel *k)
 const struct kernel_module *kernel_modules(const struct kernel *k)
 {
 	return k->modules;
+}
+
+/* The functions, and as many data symbols behind them, 8 bytes each. */
+size_t kernel_sym_count(const struct kernel *k)
+{
+	(void)k;
+	return 2ul * FAKE_FUNCTIONS;
+}
+
+void kernel_sym_get(const struct kernel *k, size_t i, struct kernel_sym *ret)
+{
+	const struct ftrace_site *s = &k->sites[i % FAKE_FUNCTIONS];
+	bool data = i >= FAKE_FUNCTIONS;
+
+	*ret = (struct kernel_sym){
+		.name = s->name,
+		.module = s->module,
+		.addr = data ? DATA_BASE + (i - FAKE_FUNCTIONS) * 8 : s->ip - 4,
+		.size_bytes = data ? 8 : 64,
+		.type = data ? 'd' : 't',
+	};
+}
+
+bool kernel_sym_at(const struct kernel *k, u64 addr, struct kernel_sym *ret)
+{
+	for (size_t i = 0; i < kernel_sym_count(k); i++) {
+		kernel_sym_get(k, i, ret);
+		if (addr >= ret->addr && addr - ret->addr < ret->size_bytes)
+			return true;
+	}
+	return false;
 }

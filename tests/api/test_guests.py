@@ -146,6 +146,23 @@ class Functions(DaemonCase):
         self.problem(self.d.request("POST", "/v1/guests/none/traces", {"tracer": "function"}), 404,
                      "not_found")
 
+    def test_symbols(self):
+        self.d.attach()
+        page = self.d.get("/v1/guests/g/symbols?limit=1500")
+        self.assertEqual(page["items"][10], {"name": "vfs_read", "module": None, "address": "0xffffffff81000280",
+                                             "bytes": 64, "type": "t"})
+        rest = self.d.get(f"/v1/guests/g/symbols?limit=1500&cursor={page['next_cursor']}")
+        self.assertEqual((len(page["items"]), len(rest["items"]), rest["next_cursor"]), (1500, 500, None))
+        found = self.d.get("/v1/guests/g/symbols?glob=vfs_read&glob=:mod:fakemod&module=kernel")["items"]
+        self.assertEqual([(x["name"], x["type"]) for x in found], [("vfs_read", "t"), ("vfs_read", "d")])
+        at = self.d.get("/v1/guests/g/symbols?address=0xffffffff82000054")["items"]
+        self.assertEqual([(x["name"], x["type"], x["offset"]) for x in at], [("vfs_read", "d", 4)])
+        self.assertEqual(self.d.get("/v1/guests/g/symbols?address=0x1000")["items"], [])
+        for query in ("address=x", "address=0x", "address=0x0", "address=12", "address=0x11111111111111111",
+                      "limit=0", "cursor=x", "what=1"):
+            self.problem(self.d.request("GET", f"/v1/guests/g/symbols?{query}"), 400, "bad_request")
+        self.problem(self.d.request("GET", "/v1/guests/none/symbols"), 404, "not_found")
+
 
 if __name__ == "__main__":
     unittest.main()

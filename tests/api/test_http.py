@@ -218,7 +218,7 @@ class OtherSites(TestCase):
             self.assertEqual(ask([("Host", "localhost.evil.example")]), 403)
             self.assertEqual(ask([("Host", here), ("Origin", "http://evil.example")]), 403)
             self.assertEqual(ask([("Host", here), ("Origin", "null")]), 403)
-            self.assertIn("every user of this host can trace", d.log())
+            self.assertIn("every user of this host is admin there", d.log())
 
     def test_every_loopback_address_that_is_served(self):
         with Daemon(listen=["tcp:127.0.0.2:0", "tcp:localhost:0"]) as d:
