@@ -22,12 +22,18 @@ struct MHD_Response;
 struct route;
 struct server;
 
+#define REPLY_ETAG_SIZE 20
+
 struct reply {
 	int status; /* HTTP; 0 until a handler answered */
 	const char *type; /* media type; static storage */
 	struct buf body;
 	char location[128]; /* "" for none */
 	char allow[64]; /* "" for none */
+	const char *encoding; /* of the body, "gzip"; NULL for none; static storage */
+	const char *policy; /* Content-Security-Policy; NULL for none; static storage */
+	char etag[REPLY_ETAG_SIZE]; /* "" for none */
+	bool varies; /* another Accept-Encoding may get another body */
 	bool is_stream; /* @response goes on as long as its reader */
 	bool immutable; /* the body never changes during the daemon's life */
 	struct MHD_Response *response; /* a stream, already made; NULL for @body */
@@ -47,7 +53,7 @@ struct request {
 	u64 started_ns; /* CLOCK_MONOTONIC */
 	char id[20];
 	char *method, *path;
-	char *content_type, *accept; /* NULL when not sent */
+	char *content_type, *accept, *accept_encoding, *if_none_match; /* NULL when not sent */
 	char *params[REQUEST_MAX_PARAMS]; /* what the {..} of the route's path stand for */
 	struct {
 		char *name, *value; /* value NULL: "?name" without "=" */

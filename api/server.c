@@ -106,6 +106,8 @@ static void request_destroy(struct request *rq)
 	free(rq->path);
 	free(rq->content_type);
 	free(rq->accept);
+	free(rq->accept_encoding);
+	free(rq->if_none_match);
 	buf_deinit(&rq->body);
 	buf_deinit(&rq->reply.body);
 	free(rq);
@@ -135,12 +137,33 @@ static struct request *request_create(struct server *srv, struct MHD_Connection 
 	rq->path = strdup(path);
 	rq->content_type = copy_header(conn, MHD_HTTP_HEADER_CONTENT_TYPE);
 	rq->accept = copy_header(conn, MHD_HTTP_HEADER_ACCEPT);
+	rq->accept_encoding = copy_header(conn, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+	rq->if_none_match = copy_header(conn, MHD_HTTP_HEADER_IF_NONE_MATCH);
 	if (!rq->method || !rq->path) {
 		request_destroy(rq);
 		return NULL;
 	}
 	atomic_fetch_add(&srv->n_busy, 1);
 	return rq;
+}
+
+/* What only the page's files have. */
+static enum MHD_Result add_page_headers(const struct reply *rp, struct MHD_Response *resp)
+{
+	enum MHD_Result ok = MHD_YES;
+
+	if (rp->encoding)
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_ENCODING, rp->encoding);
+	if (rp->varies)
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_VARY, "Accept-Encoding");
+	if (rp->etag[0])
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_ETAG, rp->etag);
+	if (rp->policy) {
+		ok &= MHD_add_response_header(resp, "Content-Security-Policy", rp->policy);
+		ok &= MHD_add_response_header(resp, "Referrer-Policy", "no-referrer");
+		ok &= MHD_add_response_header(resp, "Cross-Origin-Opener-Policy", "same-origin");
+	}
+	return ok;
 }
 
 /* Hand the reply to the library. */
@@ -167,6 +190,7 @@ static enum MHD_Result queue_reply(struct request *rq)
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_TYPE, rp->type);
 	if (rp->location[0])
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_LOCATION, rp->location);
+	ok &= add_page_headers(rp, resp);
 	if (rp->allow[0])
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_ALLOW, rp->allow);
 	if (rp->is_stream) {

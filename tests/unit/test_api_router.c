@@ -17,6 +17,9 @@ HANDLER(res_healthz)
 HANDLER(res_version)
 HANDLER(res_openapi)
 HANDLER(res_metrics)
+HANDLER(res_page)
+HANDLER(res_assets)
+HANDLER(res_machines_list)
 HANDLER(res_guests_list)
 HANDLER(res_guests_create)
 HANDLER(res_guests_get)
@@ -63,6 +66,9 @@ static void parameters_are_taken(void **state)
 	assert_ptr_equal(f.route->handler, res_functions_list);
 	assert_string_equal(f.params[0], "web1");
 	assert_null(f.params[1]);
+	done(&f);
+	f = find("GET", "/");
+	assert_ptr_equal(f.route->handler, res_page);
 	done(&f);
 	f = find("POST", "/v1/traces/t7/stop");
 	assert_ptr_equal(f.route->handler, res_traces_stop);
