@@ -97,8 +97,7 @@ export function layout(zoom, least, maxBoxes = 2500) {
 		const next = [];
 		for (const b of row) {
 			let x = b.x;
-			const kids = [...b.node.kids.values()].sort((p, q) => q.value - p.value);
-			for (const kid of kids) {
+			for (const kid of b.node.kids.values()) { // in the order of coming: what is live does not jump
 				const w = kid.value / all;
 				if (w >= least)
 					next.push({ node: kid, level: b.level + 1, x, w });

@@ -38,6 +38,8 @@ export function bytes(n) {
 /** a share: "34 %", "0.6 %" */
 export function percent(part, all) {
 	const p = all > 0 ? 100 * part / all : 0;
+	if (p > 0 && p < 0.005)
+		return "<0.01 %";
 	return `${p >= 9.95 || p === 0 ? p.toFixed(0) : p.toFixed(p >= 0.095 ? 1 : 2)} %`;
 }
 

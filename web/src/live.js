@@ -21,6 +21,16 @@ const frame = () => new Promise((done) => {
 
 const argsText = (r) => r.args ? r.args.map((a) => a.name ? `${a.name}=${a.text}` : a.text).join(", ") : "";
 
+/**
+ * From where to read: no more than would be kept, and while the daemon overwrites its oldest records not those, as
+ * they will be gone before they are asked for.
+ */
+export function firstAfter(trace) {
+	const before = Math.max(0, trace.oldest_seq - 1), kept = trace.records - before;
+	const margin = before && trace.state === "running" ? Math.ceil(kept / 4) : 0;
+	return Math.max(before + margin, trace.records - 2 * KEEP_RECORDS, 0);
+}
+
 export class Live {
 	constructor(trace) {
 		this.id = trace.id;
@@ -42,10 +52,7 @@ export class Live {
 		this.skipped = 0;	// older records, not read since they would not be kept
 		this.version = 0;
 		this.abort = new AbortController();
-		if (trace.records - Math.max(0, trace.oldest_seq - 1) > 2 * KEEP_RECORDS) {
-			this.lastSeq = trace.records - 2 * KEEP_RECORDS;
-			this.skipped = this.lastSeq;
-		}
+		this.lastSeq = this.skipped = firstAfter(trace);
 	}
 
 	stop() {

@@ -8,6 +8,7 @@ import { rates, windows } from "../store.js";
 import { Empty, Facts, html, useSize, useStore } from "./kit.js";
 
 const HEIGHT = 190;
+const LEAST_S = 60; // seconds that a chart shows
 const PATTERNS = [[], [6, 4], [2, 3], [9, 3, 2, 3]]; // lines differ by more than colour
 
 function options(width, lines, el, unit) {
@@ -15,8 +16,8 @@ function options(width, lines, el, unit) {
 	const axis = { stroke: v("--muted"), grid: { stroke: v("--line"), width: 1 }, ticks: { show: false }, font: `11px ${v("--sans")}` };
 	return {
 		width, height: HEIGHT, legend: { show: false }, cursor: { y: false, points: { size: 6 } }, padding: [10, 8, 0, 0],
-		axes: [{ ...axis, space: 90 }, { ...axis, size: 64, values: (u, list) => list.map((n) => n === null ? "" : unit(n)) }],
-		scales: { y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+		axes: [{ ...axis, space: 90, size: 30, values: (u, list) => list.map((t) => new Date(t * 1000).toLocaleTimeString("en-GB")) }, { ...axis, size: 64, values: (u, list) => list.map((n) => n === null ? "" : unit(n)) }],
+		scales: { x: { range: (u, min, max) => [Math.min(min, max - LEAST_S), max] }, y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
 		series: [{}, ...lines.map((l, i) => ({ label: l.label, stroke: v(l.colour), width: 1.75, dash: PATTERNS[i], points: { show: false }, spanGaps: false,
 			fill: i === 0 ? v("--accent-weak") : undefined }))],
 	};
@@ -60,8 +61,8 @@ export function Losses({ trace, live, theme }) {
 			["Records", count(trace.records)],
 			["Lost", trace.lost ? html`<span class="warn">▲ ${count(trace.lost)}</span> (${(100 * trace.lost / Math.max(1, all)).toFixed(3)} %)` : "none"],
 			["Ring was full", count(trace.lost_ring)], ["Failed its check", count(trace.lost_torn)], ["Readers were slow", count(trace.lost_readers)],
-			["This page missed", live ? count(live.lost) : "-"],
-			live?.skipped && ["Older, not read", count(live.skipped)],
+			["Not seen by this page", count(Math.max(0, live.lost - trace.lost))],
+			live.skipped > 0 && ["Older, not read", count(live.skipped)],
 			trace.graph && ["Returns not followed", count(trace.graph.lost_frames)]]} />
 		${data && data[0].length > 1 ? html`
 			<${Chart} title="Records" theme=${theme} data=${[data[0], data[1]]} unit=${perSecond} lines=${[{ label: "drained", colour: "--accent" }]} />
@@ -74,11 +75,11 @@ export function Windows({ guest, theme }) {
 	useStore();
 	const s = windows.get(guest.name), w = guest.windows;
 	const data = useMemo(() => s ? copy(s.columns) : null, [s?.columns[0].length, s?.columns[0].at(-1)]);
-	return html`<p class="lead">While call sites change, all vCPUs of the guest stand still for a moment. This is what tracing cost it.</p>
+	return html`<p class="lead spaced">While call sites change, all vCPUs of the guest stand still for a moment. This is what tracing cost it.</p>
 		<${Facts} items=${[["Stop windows", count(w.count)], ["Longest", duration(w.max_ns)], ["Last", duration(w.last_ns)], ["All together", duration(w.total_ns)],
 			["Mean", w.count ? duration(w.total_ns / w.count) : "-"], ["Memory lent", guest.agent.loaded ? `${(guest.agent.bytes / 1048576).toFixed(1)} MiB` : "none"]]} />
 		${data && data[0].length > 1 ? html`
-			<${Chart} title="Stop windows" theme=${theme} data=${[data[0], data[1]]} unit=${(n) => count(n)} lines=${[{ label: "each second", colour: "--accent" }]} />
+			<${Chart} title="Stop windows" theme=${theme} data=${[data[0], data[1]]} unit=${(n) => Number.isInteger(n) ? count(n) : ""} lines=${[{ label: "each second", colour: "--accent" }]} />
 			<${Chart} title="Mean length" theme=${theme} data=${[data[0], data[2]]} unit=${ms} lines=${[{ label: "of those", colour: "--accent" }]} />
 			<${Chart} title="Share of time stopped" theme=${theme} data=${[data[0], data[3]]} unit=${(n) => `${n.toFixed(2)} %`} lines=${[{ label: "all vCPUs", colour: "--accent" }]} />`
 		: html`<${Empty} title="Watching">Once a second; start or stop a trace to see windows.<//>`}`;

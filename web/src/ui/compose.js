@@ -2,7 +2,7 @@
 // The form that starts a trace, with what it will match while it is typed and the same thing for a terminal.
 
 import { useMemo, useState } from "preact/hooks";
-import { seg, send } from "../api.js";
+import { open, seg, send } from "../api.js";
 import { DEFAULTS, body, commandLine, curl, mistakes, onlyApi } from "../command.js";
 import { count, plural } from "../format.js";
 import { choose, functionsOf } from "../functions.js";
@@ -86,11 +86,14 @@ export function Compose({ guest, busy }) {
 	};
 	const bad = mistakes(form), wrong = Object.keys(bad).length > 0;
 	const request = body(form);
+	const running = busy?.state === "running" ? busy : null, old = busy && !running ? busy : null;
 	const start = async (e) => {
 		e.preventDefault();
 		setProblem(null);
 		setStarting(true);
 		try {
+			if (old)
+				await open("DELETE", `/v1/traces/${seg(old.id)}${old.state === "failed" ? "?force=true" : ""}`);
 			const t = await send("POST", `/v1/guests/${seg(guest.name)}/traces`, request);
 			await refresh();
 			go(linkTrace(t.id));
@@ -116,8 +119,8 @@ export function Compose({ guest, busy }) {
 			<details class="options"><summary>Options</summary><${More} form=${form} set=${set} bad=${bad} /></details>
 			${problem && html`<${Failure} problem=${problem} onClose=${() => setProblem(null)} />`}
 			<div class="actions">
-				<button type="submit" class="button primary" disabled=${starting || wrong || !!busy} aria-describedby=${busy ? "busy" : null}><${Icon} name="play" />${starting ? "Arming call sites…" : "Start trace"}</button>
-				${busy && html`<span id="busy" class="hint"><a href=${linkTrace(busy.id)}>${busy.id}</a> of this guest has to be deleted first: one trace at a time.</span>`}
+				<button type="submit" class="button primary" disabled=${starting || wrong || !!running} aria-describedby=${busy ? "busy" : null}><${Icon} name="play" />${starting ? "Arming call sites…" : "Start trace"}</button>
+				${busy && html`<span id="busy" class="hint"><a href=${linkTrace(busy.id)}>${busy.id}</a> ${running ? "runs: one trace at a time a guest." : "is deleted then, with its records: one trace at a time a guest."}</span>`}
 				${wrong && html`<span class="mistake">Some options need a look.</span>`}
 			</div>
 		</div>

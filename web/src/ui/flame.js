@@ -12,10 +12,10 @@ const HUES = 7;
 /** functions of one subsystem look alike: by what their names begin with */
 export function hue(name) {
 	const stem = /^_*([a-z0-9]+)/i.exec(name)?.[1] ?? name;
-	let h = 0;
+	let h = 0x811c9dc5;
 	for (let i = 0; i < stem.length; i++)
-		h = (h * 31 + stem.charCodeAt(i)) >>> 0;
-	return h % HUES;
+		h = Math.imul(h ^ stem.charCodeAt(i), 0x01000193);
+	return ((h ^ (h >>> 15)) >>> 0) % HUES;
 }
 
 function below(node, name, out = []) {

@@ -50,8 +50,8 @@ export function RecordsView({ live, trace }) {
 		return html`<${Empty} title="No records yet">They appear as the guest makes calls.<//>`;
 	const cells = (k) => {
 		const n = rows[k], i = n & r.mask, lost = KINDS[r.kind[i]] === "lost";
-		return html`<span role="gridcell" class="num">${lost ? "" : stamp(r.ts[i])}</span><span role="gridcell" class="num faint">${lost ? "" : r.cpu[i]}</span>
-			<span role="gridcell" class="faint clip task">${lost || !r.pid[i] && !r.comm[i] ? "" : `${live.names.text(r.comm[i])}-${r.pid[i]}`}</span><span role="gridcell" class="clip">${recordWords(live, n)}</span>`;
+		return html`<span role="gridcell" class="num">${lost ? "" : stamp(r.ts[i])}</span><span role="gridcell" class="num faint less">${lost ? "" : r.cpu[i]}</span>
+			<span role="gridcell" class="faint clip less">${lost || !r.pid[i] && !r.comm[i] ? "" : `${live.names.text(r.comm[i])}-${r.pid[i]}`}</span><span role="gridcell" class="clip">${recordWords(live, n)}</span>`;
 	};
 	return html`<div class="toolbar">
 			<label class="search"><span class="hidden">Filter by function, task or pid</span><input type="search" placeholder="Function, task or pid" value=${text} onInput=${(e) => setText(e.target.value)} /></label>
@@ -59,7 +59,7 @@ export function RecordsView({ live, trace }) {
 		</div>
 		<${Virtual} id="records" label="Records as they came" columns=${4} n=${rows.length} keyOf=${(k) => rows[k]} template="var(--record-columns)"
 			live=${trace.state === "running"} row=${cells}
-			head=${html`${col("Time", "num")}${col("CPU", "num")}${col("Task", "task")}${col("Record")}`} />`;
+			head=${html`${col("Time", "num")}${col("CPU", "num less")}${col("Task", "less")}${col("Record")}`} />`;
 }
 
 function Summary({ live }) {
@@ -71,7 +71,7 @@ function Summary({ live }) {
 		<thead><tr>${[["name", "Call"], ["calls", "Calls", 1], ["errors", "Errors", 1], ["total", "Time", 1], ["max", "Longest", 1]].map(([k, l, num]) =>
 			html`<th scope="col" class=${num ? "num" : ""} aria-sort=${k === key ? k === "name" ? "ascending" : "descending" : null}><button type="button" onClick=${() => sort(k)}>${l}</button></th>`)}<th scope="col" class="num">Share</th></tr></thead>
 		<tbody>${list.map((s) => html`<tr key=${s.name}><td class="mono">${s.name}</td><td class="num">${count(s.calls)}</td><td class="num">${s.errors ? html`<span class="bad">${count(s.errors)}</span>` : "0"}</td>
-			<td class="num">${duration(s.total)}</td><td class="num">${duration(s.max)}</td><td class="num"><span class="bar" style=${{ "--share": all ? s.total / all : 0 }}></span>${percent(s.total, all)}</td></tr>`)}</tbody>
+			<td class="num">${duration(s.total)}</td><td class="num">${duration(s.max)}</td><td class="num"><span class="bar" style=${{ "--share": all ? s.total / all : 0 }}></span><span class="share">${percent(s.total, all)}</span></td></tr>`)}</tbody>
 	</table></div>`;
 }
 
@@ -89,7 +89,7 @@ export function SyscallsView({ live, trace }) {
 		return html`<${Empty} title="No system calls yet">A call appears when it is over.<//>`;
 	const cells = (k) => {
 		const c = s.at(rows[k]);
-		return html`<span role="gridcell" class="num">${stamp(c.ts)}</span><span role="gridcell" class="faint clip task">${c.comm}-${c.pid}</span>
+		return html`<span role="gridcell" class="num less">${stamp(c.ts)}</span><span role="gridcell" class="faint clip less">${c.comm}-${c.pid}</span>
 			<span role="gridcell" class="clip"><span class="fn">${c.name}</span><span class="faint">(${c.args})</span></span>
 			<span role="gridcell" class="clip">${c.error ? html`<span class="bad"><span aria-hidden="true">✕</span> ${c.ret}</span>` : c.ret}</span>
 			<span role="gridcell" class="num">${c.dur >= 0 ? duration(c.dur) : html`<span class="faint">${c.state}</span>`}</span>`;
@@ -106,7 +106,7 @@ export function SyscallsView({ live, trace }) {
 		</div>
 		${summary ? html`<${Summary} live=${live} />` : !rows.length ? html`<${Empty} title="No call passes these filters" />` :
 			html`<${Virtual} id="syscalls" label="System calls" columns=${5} n=${rows.length} keyOf=${(k) => rows[k]} template="var(--syscall-columns)" live=${trace.state === "running"} row=${cells}
-				head=${html`${col("Time", "num")}${col("Task", "task")}${col("Call")}${col("Result")}${col("Took", "num")}`} />`}`;
+				head=${html`${col("Time", "num less")}${col("Task", "less")}${col("Call")}${col("Result")}${col("Took", "num")}`} />`}`;
 }
 
 export function ProfileView({ live, trace }) {
@@ -127,5 +127,5 @@ export function ProfileView({ live, trace }) {
 			${timed && html`<th scope="col" class="num">Mean</th><th scope="col" class="num">Share of self</th>`}</tr></thead>
 		<tbody>${list.map((p) => html`<tr key=${p.fn}><td class="mono">${live.names.text(p.fn)}</td><td class="num">${count(p.hits)}</td>
 			${timed && html`<td class="num">${p.returned ? duration(p.total) : "-"}</td><td class="num">${p.returned ? duration(p.self) : "-"}</td><td class="num">${p.returned ? duration(p.max) : "-"}</td><td class="num">${p.returned ? duration(p.total / p.returned) : "-"}</td>
-			<td class="num"><span class="bar" style=${{ "--share": self ? p.self / self : 0 }}></span>${percent(p.self, self)}</td>`}</tr>`)}</tbody></table></div>`;
+			<td class="num"><span class="bar" style=${{ "--share": self ? p.self / self : 0 }}></span><span class="share">${percent(p.self, self)}</span></td>`}</tr>`)}</tbody></table></div>`;
 }

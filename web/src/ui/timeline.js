@@ -226,7 +226,7 @@ export function Timeline({ live, trace }) {
 				onKeyDown=${onKeyDown} onPointerDown=${onPointerDown} onPointerMove=${onPointerMove} onPointerUp=${onPointerUp} onPointerCancel=${() => { drag.current = null; }}></canvas>
 		</div>
 		<div class="detail" aria-live="polite">${n ? html`<${CallWords} live=${live} n=${n} />` : html`<span class="faint">Click a bar, or press n and p, to see a call. Drag or arrows: move. Ctrl + wheel, + and −: zoom.</span>`}</div>
-		<h3>In view</h3>
+		<h2>In view</h2>
 		<div class="scroll-x"><table class="plain">
 			<thead><tr><th scope="col">Function</th><th scope="col" class="num">Calls</th><th scope="col" class="num">Time</th></tr></thead>
 			<tbody>${table.map((f) => html`<tr><td class="mono">${live.names.text(f.fn)}</td><td class="num">${count(f.count)}</td><td class="num">${f.time > 0 ? duration(f.time) : "-"}</td></tr>`)}</tbody>

@@ -77,11 +77,12 @@ function Actions({ trace, onProblem }) {
 
 function Totals({ trace, live }) {
 	useLive(live, 500);
-	const lost = trace.lost + live.lost;
+	const lost = trace.lost, missed = Math.max(0, live.lost - trace.lost);
 	const r = trace.restore;
 	return html`<dl class="totals">
 		<div><dt>Records</dt><dd>${count(Math.max(trace.records, live.lastSeq))}</dd></div>
 		<div class=${lost ? "is-warn" : ""}><dt>Lost</dt><dd>${lost ? html`<span aria-hidden="true">▲</span> ${count(lost)}` : "0"}</dd></div>
+		${missed > 0 && html`<div class="is-warn"><dt>Not seen here</dt><dd><span aria-hidden="true">▲</span> ${count(missed)}</dd></div>`}
 		<div><dt>Call sites</dt><dd>${count(trace.functions)}</dd></div>
 		${trace.graph && html`<div><dt>Inside now</dt><dd>${count(trace.graph.inside)}</dd></div>`}
 		${trace.syscalls && html`<div><dt>Calls</dt><dd>${count(trace.syscalls.calls)}</dd></div>`}

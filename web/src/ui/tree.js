@@ -71,9 +71,9 @@ export function Tree({ live, trace }) {
 		const n = rows[i], k = n & c.mask, name = live.names.text(c.fn[k]), note = c.notes.get(n) ?? "";
 		const open = kids(n), shut = closed.current.has(n), level = Math.min(c.level(n), 60);
 		return html`<span role="gridcell" class="num">${took(c.dur[k])}</span>
-			<span role="gridcell" class="num faint">${c.cpu[k]}</span>
-			<span role="gridcell" class="faint clip task">${live.names.text(c.comm[k])}-${c.pid[k]}</span>
-			<span role="gridcell" class="clip call" style=${{ paddingLeft: `${(level - 1) * 14}px` }}>
+			<span role="gridcell" class="num faint less">${c.cpu[k]}</span>
+			<span role="gridcell" class="faint clip less">${live.names.text(c.comm[k])}-${c.pid[k]}</span>
+			<span role="gridcell" class="clip call" style=${{ paddingLeft: `${(level - 1) * 14}px`, "--indent": level - 1 }}>
 				${open ? html`<span class=${`fold ${shut ? "" : "is-open"}`} aria-hidden="true" onClick=${(e) => { e.stopPropagation(); fold(n, !shut); }}></span>` : html`<span class="fold none"></span>`}
 				<span class="fn">${name}</span><span class="faint">${note.startsWith("(") ? note : `()${note}`}${open ? (shut ? " { … }" : " {") : ""}</span></span>`;
 	};
@@ -90,7 +90,7 @@ export function Tree({ live, trace }) {
 		</div>
 		${rows.length ? html`<${Virtual} id="tree" role="treegrid" label="Calls as they nest" columns=${4} n=${rows.length} keyOf=${(i) => rows[i]}
 			template="var(--tree-columns)" live=${trace.state === "running"}
-			head=${html`<span role="columnheader" class="num">Duration</span><span role="columnheader" class="num">CPU</span><span role="columnheader" class="task">Task</span><span role="columnheader">Function calls</span>`}
+			head=${html`<span role="columnheader" class="num">Duration</span><span role="columnheader" class="num less">CPU</span><span role="columnheader" class="less">Task</span><span role="columnheader">Function calls</span>`}
 			rowProps=${(i) => ({ "aria-level": c.level(rows[i]), "aria-expanded": kids(rows[i]) ? !closed.current.has(rows[i]) : null })}
 			row=${cell} onKey=${onKey} />` : html`<${Empty} title="No call passes these filters" />`}`;
 }
