@@ -6,6 +6,7 @@
 #ifndef API_BODY_H
 #define API_BODY_H
 
+#include "api/auth.h"
 #include "api/problem.h"
 #include "base/types.h"
 
@@ -67,6 +68,10 @@ void body_trace_deinit(struct body_trace *b);
 /** body_trace_change_parse - PATCH /v1/traces/{t}: is it to follow returns? As body_trace_parse(). */
 must_check int body_trace_change_parse(const char *data, size_t len, bool *graph_ret,
 				       struct problem *p);
+
+/** body_session_parse - POST /v1/session. As body_trace_parse(). */
+must_check int body_session_parse(const char *data, size_t len, char token_ret[AUTH_TOKEN_TEXT],
+				  struct problem *p);
 
 /** body_is_empty - nothing, or an empty JSON object: what operations without a body take */
 bool body_is_empty(const char *data, size_t len);

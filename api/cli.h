@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #define CLI_DEFAULT_SOCKET "/run/hvftrace/hvftraced.sock"
+#define CLI_DEFAULT_TOKENS "/etc/hvftrace/tokens"
 
 /* Exit statuses. */
 enum cli_status {
@@ -139,5 +140,6 @@ int cli_report(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
+int cli_token(struct cli *c, int argc, char **argv);
 
 #endif

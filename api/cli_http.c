@@ -19,6 +19,29 @@ size_t cli_http_collect(char *data, size_t size, size_t n, void *arg)
 	return buf_failed(arg) ? 0 : size * n;
 }
 
+/* $NAME, if it is set and not empty, for @opt. */
+static void from_env(CURL *h, CURLoption opt, const char *name)
+{
+	const char *value = getenv(name);
+
+	if (value && *value)
+		curl_easy_setopt(h, opt, value);
+}
+
+/* Who we are, for a daemon on TCP; a unix socket says so by itself. */
+static void prepare_identity(const struct cli *c, CURL *h)
+{
+	if (c->socket)
+		return;
+	if (getenv("HVFTRACE_TOKEN") && *getenv("HVFTRACE_TOKEN")) {
+		curl_easy_setopt(h, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+		from_env(h, CURLOPT_XOAUTH2_BEARER, "HVFTRACE_TOKEN");
+	}
+	from_env(h, CURLOPT_CAINFO, "HVFTRACE_CA");
+	from_env(h, CURLOPT_SSLCERT, "HVFTRACE_CERT");
+	from_env(h, CURLOPT_SSLKEY, "HVFTRACE_KEY");
+}
+
 CURL *cli_http_prepare(const struct cli *c, CURL *h, const char *method, const char *path)
 {
 	_cleanup_buf_ struct buf url = { 0 };
@@ -32,6 +55,7 @@ CURL *cli_http_prepare(const struct cli *c, CURL *h, const char *method, const c
 	curl_easy_setopt(h, CURLOPT_URL, url.data);
 	if (c->socket)
 		curl_easy_setopt(h, CURLOPT_UNIX_SOCKET_PATH, c->socket);
+	prepare_identity(c, h);
 	curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, method);
 	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_SEC);
 	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);

@@ -112,6 +112,14 @@ static const struct cli_verb verbs[] = {
 	  cli_profile },
 	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
 	  "  --force         also while somebody traces it\n", cli_detach },
+	{ "token", "add NAME --role ROLE | list | remove NAME [--file FILE]",
+	  "bearer tokens of a daemon that serves TCP",
+	  "  --role ROLE     viewer, operator or admin\n"
+	  "  --file FILE     what hvftraced --tokens reads; default " CLI_DEFAULT_TOKENS "\n"
+	  "\nadd prints the token, once; the file has only its hash.\n"
+	  "\n  hvftrace token add ci --role operator\n"
+	  "  HVFTRACE_TOKEN=... HVFTRACE_CA=ca.pem hvftrace -s https://host:8443 ls\n",
+	  cli_token },
 	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },
 };
 /* clang-format on */

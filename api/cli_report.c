@@ -96,7 +96,7 @@ static void put(struct report *r, enum rec_kind kind, const struct trace_record 
 		else
 			out_layout_record(r->layout, &r->out, rec, names);
 	} else if (kind == REC_LOST && r->json) {
-		out_json_lost(&r->out, rec->seq, r->last_seq);
+		out_json_lost(&r->out, rec->seq, r->last_seq, r->last_seq);
 	} else if (kind == REC_LOST) {
 		out_layout_lost(r->layout, &r->out, rec->seq, names);
 	} else if (r->json) {

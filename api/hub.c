@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define HUB_TICK_NS (500 * NSEC_PER_MSEC)
@@ -111,6 +112,22 @@ void hub_destroy(struct hub *h)
 	pthread_cond_destroy(&h->end);
 	pthread_mutex_destroy(&h->lock);
 	free(h);
+}
+
+void hub_client_init(struct hub_client *c, struct MHD_Connection *conn, const void *topic,
+		     bool beats)
+{
+	const union MHD_ConnectionInfo *info;
+	int domain = AF_UNIX;
+	socklen_t len = sizeof(domain);
+
+	info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
+	*c = (struct hub_client){ .conn = conn,
+				  .fd = info ? info->connect_fd : -1,
+				  .topic = topic,
+				  .wants_beat = beats };
+	getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
+	c->half_close_is_end = domain != AF_UNIX;
 }
 
 void hub_add(struct hub *h, struct hub_client *c)

@@ -33,6 +33,12 @@ struct hub_client {
 must_check int hub_create(u64 heartbeat_ns, struct hub **ret, struct err *err);
 void hub_destroy(struct hub *h);
 
+/**
+ * hub_client_init - a stream on @conn that listens to @topic
+ * @beats: it says something when it was quiet for a while
+ */
+void hub_client_init(struct hub_client *c, struct MHD_Connection *conn, const void *topic,
+		     bool beats);
 void hub_add(struct hub *h, struct hub_client *c);
 void hub_remove(struct hub *h, struct hub_client *c);
 

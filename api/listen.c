@@ -189,7 +189,7 @@ bool listen_is_loopback(const char *text)
 	return parse_tcp(place, &addr, &addr_len) && is_loopback(&addr);
 }
 
-static void name_tcp(int fd, char *ret, size_t size)
+static void name_tcp(int fd, const char *scheme, char *ret, size_t size)
 {
 	struct sockaddr_storage addr = { 0 };
 	socklen_t len = sizeof(addr);
@@ -198,14 +198,15 @@ static void name_tcp(int fd, char *ret, size_t size)
 	if (getsockname(fd, (struct sockaddr *)&addr, &len) ||
 	    getnameinfo((struct sockaddr *)&addr, len, host, sizeof(host), port, sizeof(port),
 			NI_NUMERICHOST | NI_NUMERICSERV))
-		snprintf(ret, size, "tcp");
+		snprintf(ret, size, "%s", scheme);
 	else
-		snprintf(ret, size, addr.ss_family == AF_INET6 ? "tcp:[%s]:%s" : "tcp:%s:%s", host,
-			 port);
+		snprintf(ret, size, addr.ss_family == AF_INET6 ? "%s:[%s]:%s" : "%s:%s:%s", scheme,
+			 host, port);
 }
 
-static int open_tcp(const char *text, struct listen_socket *ret, struct err *err)
+static int open_tcp(const char *text, bool tls, struct listen_socket *ret, struct err *err)
 {
+	const char *scheme = tls ? "tls" : "tcp";
 	struct sockaddr_storage addr;
 	_cleanup_close_ int fd = -1;
 	socklen_t len;
@@ -213,12 +214,13 @@ static int open_tcp(const char *text, struct listen_socket *ret, struct err *err
 
 	if (!parse_tcp(text, &addr, &len))
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
-			       "tcp:%.80s is no address and port; say tcp:127.0.0.1:PORT", text);
-	if (!is_loopback(&addr))
+			       "%s:%.80s is no address and port; say %s:127.0.0.1:PORT", scheme,
+			       text, scheme);
+	if (!tls && !is_loopback(&addr))
 		return err_set(
 			err, -EACCES, ERR_BAD_REQUEST, 0,
 			"tcp:%.80s is refused: without TLS only loopback addresses are served "
-			"(127.0.0.1, [::1])",
+			"(127.0.0.1, [::1]); say tls:ADDR:PORT",
 			text);
 	fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -226,10 +228,11 @@ static int open_tcp(const char *text, struct listen_socket *ret, struct err *err
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
 	if (bind(fd, (const struct sockaddr *)&addr, len) < 0 || listen(fd, BACKLOG) < 0)
-		return err_set(err, -errno, ERR_IO, 0, "cannot listen on tcp:%.80s: %s", text,
-			       strerrordesc_np(errno));
-	name_tcp(fd, ret->name, sizeof(ret->name));
+		return err_set(err, -errno, ERR_IO, 0, "cannot listen on %s:%.80s: %s", scheme,
+			       text, strerrordesc_np(errno));
+	name_tcp(fd, scheme, ret->name, sizeof(ret->name));
 	ret->is_tcp = true;
+	ret->is_tls = tls;
 	ret->fd = no_cleanup_fd(fd);
 	return 0;
 }
@@ -240,9 +243,12 @@ int listen_open(const char *spec, struct listen_socket *ret, struct err *err)
 	if (strncmp(spec, "unix:", 5) == 0)
 		return open_unix(spec + 5, ret, err);
 	if (strncmp(spec, "tcp:", 4) == 0)
-		return open_tcp(spec + 4, ret, err);
+		return open_tcp(spec + 4, false, ret, err);
+	if (strncmp(spec, "tls:", 4) == 0)
+		return open_tcp(spec + 4, true, ret, err);
 	return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
-		       "%.100s is no place to listen on; say unix:PATH or tcp:127.0.0.1:PORT",
+		       "%.100s is no place to listen on; say unix:PATH, tls:ADDR:PORT or "
+		       "tcp:127.0.0.1:PORT",
 		       spec);
 }
 

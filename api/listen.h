@@ -12,6 +12,7 @@
 struct listen_socket {
 	int fd;
 	bool is_tcp;
+	bool is_tls; /* is_tcp too */
 	char path[108]; /* unix: removed by listen_close(); "" for TCP */
 	char name[160]; /* what it really listens to, "tcp:127.0.0.1:8080" */
 };
@@ -27,7 +28,7 @@ bool listen_is_loopback(const char *text);
 /**
  * listen_open - make a listening socket
  * @spec: "unix:PATH" (folders are made, mode 0660, a socket that nobody serves is replaced) or
- *        "tcp:ADDR:PORT" with a loopback address; port 0 takes a free one
+ *        "tcp:ADDR:PORT" with a loopback address, or "tls:ADDR:PORT" with any; port 0 takes a free one
  *
  * Return: 0; -EINVAL syntax; -EACCES not loopback; -EADDRINUSE; or the system's.
  */

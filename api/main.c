@@ -1,104 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /* hvftraced: options, signals, the order of starting and stopping. */
-#include "api/listen.h"
+#include "api/events.h"
+#include "api/options.h"
 #include "api/registry.h"
-#include "api/server.h"
+#include "api/tls.h"
 #include "base/cleanup.h"
 #include "patcher/guest.h"
 #define LOG_PREFIX "hvftraced"
 #include "base/log.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
-#define HEARTBEAT_SEC   15.0
 #define RECOVER_AGAIN_S 10
-
-struct options {
-	const char *listen[SERVER_MAX_LISTEN];
-	size_t n_listen;
-	const char *state_dir;
-	double heartbeat_sec;
-};
-
-static const char usage[] =
-	"usage: hvftraced [--listen unix:PATH|tcp:127.0.0.1:PORT]... [--state-dir DIR]\n"
-	"                 [--heartbeat SECONDS] [-v|--verbose] [--version] [-h|--help]\n"
-	"\n"
-	"Traces Linux guests from the host; `hvftrace` is the command that speaks to it.\n"
-	"\n"
-	"  --listen PLACE       serve the API there, may be given more than once;\n"
-	"                       default " LISTEN_DEFAULT " (mode 0660)\n"
-	"  --state-dir DIR      what was changed in guests is noted there, to be put back whatever\n"
-	"                       happens; default " STATE_DIR_DEFAULT "\n"
-	"  --heartbeat SECONDS  a quiet NDJSON stream says so this often; default 15\n"
-	"\n"
-	"SIGTERM, SIGINT or SIGHUP (unless nohup) stop it. Exit status: 0 every guest is as before, 1 failed, 2 usage.\n";
-
-/* Return: -1 to go on, or the exit status. */
-static int parse(int argc, char **argv, struct options *ret)
-{
-	static const struct option longs[] = {
-		{ "listen", required_argument, NULL, 'l' },
-		{ "state-dir", required_argument, NULL, 's' },
-		{ "heartbeat", required_argument, NULL, 'b' },
-		{ "verbose", no_argument, NULL, 'v' },
-		{ "version", no_argument, NULL, 'V' },
-		{ "help", no_argument, NULL, 'h' },
-		{ NULL, 0, NULL, 0 },
-	};
-	char *end;
-	int c;
-
-	*ret = (struct options){ .state_dir = STATE_DIR_DEFAULT, .heartbeat_sec = HEARTBEAT_SEC };
-	while ((c = getopt_long(argc, argv, "vh", longs, NULL)) != -1) {
-		switch (c) {
-		case 'l':
-			if (ret->n_listen == SERVER_MAX_LISTEN) {
-				fprintf(stderr, "hvftraced: --listen at most %d times\n",
-					SERVER_MAX_LISTEN);
-				return 2;
-			}
-			ret->listen[ret->n_listen++] = optarg;
-			break;
-		case 's':
-			ret->state_dir = optarg;
-			break;
-		case 'b':
-			ret->heartbeat_sec = strtod(optarg, &end);
-			if (*end || !(ret->heartbeat_sec >= 0.01 && ret->heartbeat_sec <= 3600)) {
-				fprintf(stderr,
-					"hvftraced: --heartbeat takes 0.01 to 3600 seconds\n");
-				return 2;
-			}
-			break;
-		case 'v':
-			log_set_level(LOG_LEVEL_DEBUG);
-			break;
-		case 'V':
-			printf("hvftraced %s\n", HVF_VERSION);
-			return 0;
-		case 'h':
-			fputs(usage, stdout);
-			return 0;
-		default:
-			fputs("try hvftraced --help\n", stderr);
-			return 2;
-		}
-	}
-	if (optind < argc) {
-		fprintf(stderr, "hvftraced: what is \"%s\"?\ntry hvftraced --help\n", argv[optind]);
-		return 2;
-	}
-	if (!ret->n_listen)
-		ret->listen[ret->n_listen++] = LISTEN_DEFAULT;
-	return -1;
-}
 
 /* Block the signals that stop us, before there are threads, so that only wait_for_stop() gets them. */
 static void block_signals(sigset_t *set)
@@ -115,7 +33,7 @@ static void block_signals(sigset_t *set)
 	signal(SIGPIPE, SIG_IGN); /* a client that left is an error of its connection */
 }
 
-static int open_all(const struct options *o, struct listen_socket *sockets, struct err *err)
+static int open_all(const struct daemon_options *o, struct listen_socket *sockets, struct err *err)
 {
 	int r;
 
@@ -127,19 +45,22 @@ static int open_all(const struct options *o, struct listen_socket *sockets, stru
 	return 0;
 }
 
-static int serve(const struct options *o, struct listen_socket *sockets, struct server *srv,
+static int serve(const struct daemon_options *o, struct listen_socket *sockets, struct server *srv,
 		 struct err *err)
 {
+	struct identity anybody;
 	int r;
 
 	for (size_t i = 0; i < o->n_listen; i++) {
-		r = server_listen(srv, no_cleanup_fd(sockets[i].fd), sockets[i].is_tcp, err);
+		r = server_listen(srv, &sockets[i], err);
+		sockets[i].fd = -1;
 		if (r < 0)
 			return r;
 		log_info("listening on %s", sockets[i].name);
-		if (sockets[i].is_tcp)
-			log_warn("%s asks nobody who they are: every user of this host can trace",
-				 sockets[i].name);
+		auth_loopback(o->auth, &anybody);
+		if (sockets[i].is_tcp && !sockets[i].is_tls && anybody.role > ROLE_ANYBODY)
+			log_warn("%s asks nobody who they are: every user of this host is %s there",
+				 sockets[i].name, role_name(anybody.role));
 	}
 	return 0;
 }
@@ -148,18 +69,35 @@ static int serve(const struct options *o, struct listen_socket *sockets, struct 
  * What a daemon that died left in guests, or we ourselves in one that could not be put back when it was
  * let go; false when some could not be put back yet.
  */
-static bool recover(const char *state_dir)
+static bool recover(const char *state_dir, u32 *n_ret)
 {
 	struct err err = { 0 };
 	u32 n = 0;
 	int r = guest_recover(state_dir, &n, &err);
 
+	*n_ret += n;
 	if (n)
 		log_info("%u guests put back that had been left changed", n);
 	if (r < 0)
 		log_error("%s (%s); trying again every %d s, the journal stays", err.msg,
 			  err_code_name(err.code), RECOVER_AGAIN_S);
 	return r == 0;
+}
+
+static void tell_restored(struct server *srv, u32 n)
+{
+	if (n)
+		events_add(server_events(srv), "guests_restored",
+			   json_pack("{s:I}", "count", (json_int_t)n));
+}
+
+static bool recover_now(const char *state_dir, struct server *srv)
+{
+	u32 n = 0;
+	bool all = recover(state_dir, &n);
+
+	tell_restored(srv, n);
+	return all;
 }
 
 /* Return: is everything that dead daemons left put back by now? */
@@ -173,33 +111,45 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 		sig = sigtimedwait(signals, NULL, &again);
 		if (sig < 0 && errno == EAGAIN &&
 		    (registry_left_behind(server_registry(srv)) || !recovered))
-			recovered = recover(state_dir);
+			recovered = recover_now(state_dir, srv);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
 	recovered = recovered && !registry_left_behind(server_registry(srv));
-	return recovered || recover(state_dir);
+	return recovered || recover_now(state_dir, srv);
 }
 
 /* From the lock to the last guest put back. Return: 0, or negative with @err. */
-static int run(const struct options *o, const sigset_t *signals, struct err *err)
+static int run(const struct daemon_options *o, const sigset_t *signals, struct err *err)
 {
 	struct server_opts opts = { .state_dir = o->state_dir,
-				    .heartbeat_ns = (u64)(o->heartbeat_sec * 1e9) };
+				    .audit_log = o->audit_log,
+				    .heartbeat_ns = (u64)(o->heartbeat_sec * 1e9),
+				    .auth = o->auth };
+	_cleanup_(tls_unload) struct tls_files tls = { 0 };
 	struct listen_socket sockets[SERVER_MAX_LISTEN] = { 0 };
 	_cleanup_close_ int lock = -1;
 	struct server *srv = NULL;
 	unsigned n_failed;
 	bool recovered;
+	u32 n_restored = 0;
 	int r;
 
+	if (o->tls_cert) {
+		r = tls_load(o->tls_cert, o->tls_key, o->tls_client_ca, &tls, err);
+		if (r < 0)
+			return r;
+		opts.tls = &tls;
+	}
 	r = state_dir_lock(o->state_dir, &lock, err);
 	if (r < 0)
 		return r;
 	/* before anybody can ask for more: what a daemon that died left in guests */
-	recovered = recover(o->state_dir);
+	recovered = recover(o->state_dir, &n_restored);
 	r = open_all(o, sockets, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
+	if (r == 0)
+		tell_restored(srv, n_restored);
 	if (r == 0)
 		r = serve(o, sockets, srv, err);
 	if (r == 0)
@@ -232,17 +182,21 @@ static void raise_file_limit(void)
 
 int main(int argc, char **argv)
 {
-	struct options o;
+	struct daemon_options o;
 	struct err err = { 0 };
 	sigset_t signals;
 	int r;
 
-	r = parse(argc, argv, &o);
-	if (r >= 0)
+	r = options_parse(argc, argv, &o);
+	if (r >= 0) {
+		options_deinit(&o);
 		return r;
+	}
 	block_signals(&signals);
 	raise_file_limit();
-	if (run(&o, &signals, &err) < 0) {
+	r = run(&o, &signals, &err);
+	options_deinit(&o);
+	if (r < 0) {
 		fprintf(stderr, "hvftraced: %s (%s)\n", err.msg, err_code_name(err.code));
 		return EXIT_FAILURE;
 	}

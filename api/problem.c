@@ -81,6 +81,7 @@ const char *problem_reason(int status)
 		const char *reason;
 	} reasons[] = {
 		{ 400, "Bad Request" },
+		{ 401, "Unauthorized" },
 		{ 403, "Forbidden" },
 		{ 404, "Not Found" },
 		{ 405, "Method Not Allowed" },

@@ -24,6 +24,10 @@
 	X(PROBLEM_MEDIA_TYPE_IN, "unsupported_media_type", 415,                                   \
 	  "send Content-Type: application/json")                                                  \
 	X(PROBLEM_ORIGIN, "forbidden_origin", 403, "another site's page may not use this daemon") \
+	X(PROBLEM_WHO, "unauthorized", 401,                                                       \
+	  "send Authorization: Bearer TOKEN (hvftrace token add), or a client certificate")       \
+	X(PROBLEM_ROLE, "forbidden", 403, "ask who runs the daemon; --allow gives roles")         \
+	X(PROBLEM_STREAMS, "streams.limit", 503, "close a stream that nobody reads any more")     \
 	X(PROBLEM_STOPPING, "shutting_down", 503,                                                 \
 	  "the daemon is stopping; try again once it is back")
 /* clang-format on */

@@ -2,6 +2,8 @@
 /* The daemon's guests. See registry.h; traces are in registry_trace.c. */
 #include "api/registry.h"
 
+#include "api/docs.h"
+#include "api/events.h"
 #include "api/names.h"
 #include "api/registry_impl.h"
 #include "base/cleanup.h"
@@ -14,7 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-int registry_create(const char *state_dir, struct hub *hub, struct registry **ret, struct err *err)
+int registry_create(const char *state_dir, struct hub *hub, struct events *events,
+		    struct registry **ret, struct err *err)
 {
 	struct registry *reg = calloc(1, sizeof(*reg));
 	pthread_condattr_t attr;
@@ -31,6 +34,7 @@ int registry_create(const char *state_dir, struct hub *hub, struct registry **re
 	pthread_cond_init(&reg->changed, &attr);
 	pthread_condattr_destroy(&attr);
 	reg->hub = hub;
+	reg->events = events;
 	*ret = reg;
 	return 0;
 }
@@ -200,6 +204,10 @@ int registry_attach(struct registry *reg, const char *target, const char *name,
 		*ret = e;
 	}
 	pthread_mutex_unlock(&reg->lock);
+	if (r == 0)
+		events_add(
+			reg->events, "guest_attached",
+			json_pack("{s:s, s:o}", "guest", e->name, "target", json_text(e->target)));
 	return r;
 }
 
@@ -310,6 +318,10 @@ int registry_detach(struct registry *reg, const char *name, bool force,
 	log_info("guest %s: detached, %llu sites put back%s", g->name,
 		 (unsigned long long)restore_ret->sites_restored,
 		 restore_ret->verified ? ", verified" : "");
+	events_add(reg->events, "guest_detached",
+		   json_pack("{s:s, s:o, s:o}", "guest", g->name, "restore",
+			     restore_doc(restore_ret), "code",
+			     r < 0 ? json_string(err_code_name(err->code)) : json_null()));
 	pthread_mutex_lock(&reg->lock);
 	g->guest = NULL;
 	reg->left_behind |= r < 0;

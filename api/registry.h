@@ -23,6 +23,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+struct events;
 struct hub;
 struct registry;
 
@@ -41,6 +42,7 @@ struct guest_entry {
 	char name[NAME_MAX_BYTES + 1];
 	char target[NAME_MAX_TARGET + 1];
 	u64 attached_ns; /* host CLOCK_REALTIME */
+	bool gone_told; /* watch.c */
 	struct guest *guest; /* for users only */
 };
 
@@ -56,6 +58,8 @@ struct trace_entry {
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
 	atomic_bool switched; /* from one tracer to the other, at some time */
+	u64 lost_told; /* watch.c */
+	bool failure_told;
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };
 
@@ -65,8 +69,8 @@ struct registry_totals {
 	u64 records, lost; /* of traces that are closed */
 };
 
-must_check int registry_create(const char *state_dir, struct hub *hub, struct registry **ret,
-			       struct err *err);
+must_check int registry_create(const char *state_dir, struct hub *hub, struct events *events,
+			       struct registry **ret, struct err *err);
 
 /**
  * registry_close - attach no more, stop every trace, detach every guest

@@ -11,6 +11,7 @@ struct registry {
 	struct guest_entry *guests; /* in the order of attaching */
 	struct trace_entry *traces;
 	struct hub *hub;
+	struct events *events;
 	char *state_dir;
 	u64 next_trace;
 	bool closing;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The daemon's traces. See registry.h. */
+#include "api/events.h"
 #include "api/hub.h"
 #include "api/registry_impl.h"
 #define LOG_PREFIX "registry"
@@ -30,6 +31,33 @@ static void notify(void *arg)
 	struct trace_entry *t = arg;
 
 	hub_wake(t->reg->hub, t);
+}
+
+/* Tell @type of @t as an event. */
+static void event_of(struct trace_entry *t, const char *type, const struct trace_info *i)
+{
+	events_add(t->reg->events, type,
+		   json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:b}", "guest", t->guest->name,
+			     "trace", t->id, "tracer", i->tracer ? i->tracer : "", "functions",
+			     (json_int_t)i->n_functions, "records", (json_int_t)i->n_records,
+			     "lost", (json_int_t)i->n_lost, "verified",
+			     i->state != TRACE_RUNNING && i->restore.verified));
+}
+
+static void event(struct trace_entry *t, const char *type)
+{
+	struct trace_info i = { 0 };
+
+	trace_get_info(t->trace, &i);
+	event_of(t, type, &i);
+}
+
+static enum trace_state state_of(const struct trace_entry *t)
+{
+	struct trace_info i = { 0 };
+
+	trace_get_info(t->trace, &i);
+	return i.state;
 }
 
 static struct trace_entry *find_trace(struct registry *reg, const char *id)
@@ -131,6 +159,7 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 	publish(t);
 	trace_set_notify(t->trace, notify, t);
 	log_info("trace %s of guest %s: started", t->id, g->name);
+	event(t, "trace_started");
 	*ret = t;
 	return 0;
 }
@@ -150,17 +179,23 @@ int registry_trace_set_graph(struct trace_entry *t, bool on, struct err *err)
 			    t->id);
 	}
 	pthread_mutex_unlock(&t->op);
-	if (r == 0)
+	if (r == 0) {
 		log_info("trace %s: %s from now on", t->id, on ? "function_graph" : "function");
+		event(t, "trace_changed");
+	}
 	return r;
 }
 
 int registry_trace_stop(struct trace_entry *t, struct err *err)
 {
+	enum trace_state was;
 	int r;
 
 	pthread_mutex_lock(&t->op);
+	was = state_of(t);
 	r = trace_stop(t->trace, err);
+	if (r == 0 && was == TRACE_RUNNING && state_of(t) == TRACE_STOPPED)
+		event(t, "trace_stopped");
 	pthread_mutex_unlock(&t->op);
 	hub_wake(t->reg->hub, t);
 	return r;
@@ -224,6 +259,7 @@ static int close_trace(struct trace_entry *t, bool force, struct err *err)
 		pthread_cond_wait(&reg->changed, &reg->lock);
 	t->trace = NULL;
 	pthread_mutex_unlock(&reg->lock);
+	event_of(t, "trace_deleted", &last);
 	trace_set_notify(trace, NULL, NULL);
 	trace_destroy(trace);
 	hub_wake(reg->hub, t);

@@ -6,6 +6,7 @@
 #ifndef API_REQUEST_H
 #define API_REQUEST_H
 
+#include "api/auth.h"
 #include "api/problem.h"
 #include "base/buf.h"
 #include "base/err.h"
@@ -16,6 +17,8 @@
 #define REQUEST_MAX_PARAMS 2
 #define REQUEST_MAX_QUERY  32
 #define REQUEST_MAX_BODY   2097152 /* room for 20,000 names of functions of 100 bytes each */
+
+#define REQUEST_COOKIE "hvftrace" /* the token of a browser */
 
 struct MHD_Connection;
 struct MHD_Response;
@@ -34,6 +37,7 @@ struct reply {
 	const char *policy; /* Content-Security-Policy; NULL for none; static storage */
 	char etag[REPLY_ETAG_SIZE]; /* "" for none */
 	bool varies; /* another Accept-Encoding may get another body */
+	char cookie[AUTH_TOKEN_TEXT + 96]; /* "" for none */
 	bool is_stream; /* @response goes on as long as its reader */
 	bool immutable; /* the body never changes during the daemon's life */
 	struct MHD_Response *response; /* a stream, already made; NULL for @body */
@@ -52,8 +56,14 @@ struct request {
 	enum request_state state;
 	u64 started_ns; /* CLOCK_MONOTONIC */
 	char id[20];
+	struct identity who;
+	u32 client_pid; /* 0 when not known */
+	bool is_tls;
+	bool bad_token; /* one came that nobody has */
+	bool has_stream; /* counted as one */
 	char *method, *path;
-	char *content_type, *accept, *accept_encoding, *if_none_match; /* NULL when not sent */
+	char *content_type, *accept, *accept_encoding; /* NULL when not sent */
+	char *if_none_match, *last_event_id;
 	char *params[REQUEST_MAX_PARAMS]; /* what the {..} of the route's path stand for */
 	struct {
 		char *name, *value; /* value NULL: "?name" without "=" */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* /healthz, /version, /openapi.yaml and /metrics. */
+#include "api/audit.h"
 #include "api/openapi.h"
 #include "api/registry.h"
 #include "api/resources.h"
@@ -138,6 +139,10 @@ void res_metrics(struct request *rq)
 	       server_requests(rq->srv));
 	number(&b, "hvftrace_http_connections", "gauge", "HTTP connections open now.",
 	       server_connections(rq->srv));
+	number(&b, "hvftrace_streams", "gauge", "Streams open now.", server_streams(rq->srv));
+	number(&b, "hvftrace_audit_failures_total", "counter",
+	       "Lines of the audit log that could not be written.",
+	       audit_failures(server_audit(rq->srv)));
 	if (buf_failed(&b)) {
 		buf_deinit(&b);
 		request_json(rq, 503, NULL);

@@ -6,6 +6,7 @@
 #include "api/stream.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int take_on_close(struct request *rq, enum stream_on_close *ret)
@@ -46,34 +47,101 @@ static int take_layout(struct request *rq, struct out_layout_opts *ret)
 	return 0;
 }
 
-void res_traces_stream(struct request *rq)
+int stream_take_after(struct request *rq, u64 *after_ret, bool *ended_ret)
 {
-	struct stream_opts opts = { 0 };
-	struct trace_entry *t;
+	const char *text = rq->last_event_id;
+	char *end;
+	u64 n;
+
+	*ended_ret = false;
+	if (request_query_u64(rq, "after", 0, INT64_MAX, after_ret) < 0)
+		return -EINVAL;
+	if (!text)
+		return 0;
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	*ended_ret = strcmp(end, STREAM_END_ID) == 0;
+	if (*text < '0' || *text > '9' || errno || n > INT64_MAX || (*end && !*ended_ret)) {
+		request_refuse(rq, "Last-Event-ID", "must be the id of an event of this stream");
+		return -EINVAL;
+	}
+	*after_ret = n;
+	return 0;
+}
+
+/* Who goes on where there is nothing any more must know. The problem is the reply then. */
+static int check_after(struct request *rq, struct trace_entry *t, u64 after)
+{
+	struct trace_record rec;
+	struct trace_page page = { .buf = &rec, .max = 1 };
 	struct err err = { 0 };
 	struct problem p;
+
+	if (!after || trace_read(t->trace, after, &page, &err) != -ESTALE)
+		return 0; /* anything else the stream itself will tell */
+	problem_from_err(&p, &err);
+	p.oldest_seq = page.oldest_seq;
+	request_problem(rq, &p);
+	return -ESTALE;
+}
+
+static int stream(struct request *rq, const struct stream_opts *opts, struct err *err)
+{
+	struct trace_entry *t;
 	int r;
 
-	if (request_query_u64(rq, "after", 0, INT64_MAX, &opts.after) < 0 ||
+	r = registry_trace_get(server_registry(rq->srv), rq->params[0], &t, err);
+	if (r < 0)
+		return r;
+	r = check_after(rq, t, opts->after);
+	if (r == 0)
+		r = stream_create(rq->srv, rq->conn, t, opts, &rq->reply.response, err);
+	registry_trace_put(t);
+	return r;
+}
+
+static void nothing_more(struct request *rq)
+{
+	struct buf none = { 0 };
+
+	request_text(rq, 204, NULL, &none); /* which makes a browser stop asking */
+}
+
+void res_traces_stream(struct request *rq)
+{
+	struct stream_opts opts = { .who = &rq->who };
+	struct err err = { 0 };
+	struct problem p;
+	bool ended;
+	int r;
+
+	if (stream_take_after(rq, &opts.after, &ended) < 0 ||
 	    take_on_close(rq, &opts.on_close) < 0 || take_layout(rq, &opts.layout) < 0)
 		return;
 	if (strcmp(rq->method, "HEAD") == 0) /* asks, and changes nothing */
 		opts.on_close = STREAM_CLOSE_KEEP;
 	if (!stream_choose(rq->accept, &opts.format)) {
-		problem_from_code(&p, PROBLEM_ACCEPT, "a stream comes as %s, %s or %s",
-				  stream_media_type(STREAM_NDJSON), stream_media_type(STREAM_TEXT),
+		problem_from_code(&p, PROBLEM_ACCEPT, "a stream comes as %s, %s, %s or %s",
+				  stream_media_type(STREAM_NDJSON), stream_media_type(STREAM_SSE),
+				  stream_media_type(STREAM_TEXT),
 				  stream_media_type(STREAM_RECORDING));
 		request_problem(rq, &p);
 		return;
 	}
-	if (registry_trace_get(server_registry(rq->srv), rq->params[0], &t, &err) < 0) {
-		request_error(rq, &err);
+	if (opts.on_close != STREAM_CLOSE_KEEP && rq->who.role < ROLE_OPERATOR) {
+		problem_from_code(&p, PROBLEM_ROLE, "on_close=%s is for the role operator",
+				  request_query(rq, "on_close"));
+		request_problem(rq, &p);
 		return;
 	}
-	r = stream_create(rq->srv, rq->conn, t, &opts, &rq->reply.response, &err);
-	registry_trace_put(t);
+	if (ended) {
+		nothing_more(rq);
+		return;
+	}
+	r = stream(rq, &opts, &err);
 	if (r < 0) {
-		request_error(rq, &err);
+		if (!rq->reply.status)
+			request_error(rq, &err);
 		return;
 	}
 	rq->reply.status = 200;

@@ -12,6 +12,8 @@
 enum route_flags {
 	ROUTE_INLINE = 1, /* never waits: may run on the HTTP thread */
 	ROUTE_BODY = 2, /* takes a JSON body */
+	ROUTE_STREAM = 4, /* answers with a stream */
+	ROUTE_SECRET = 8, /* its body is nobody's business */
 };
 
 struct route {
@@ -20,6 +22,7 @@ struct route {
 	void (*handler)(struct request *rq);
 	unsigned flags;
 	const char *query[ROUTE_MAX_QUERY]; /* names allowed in the query, NULL-terminated */
+	enum role least; /* who may; ROLE_UNSET, as when it is left out, means admins */
 };
 
 enum router_result {

@@ -8,13 +8,17 @@
  */
 #include "api/server.h"
 
-#include "api/body.h"
+#include "api/admit.h"
+#include "api/audit.h"
+#include "api/events.h"
 #include "api/hub.h"
-#include "api/listen.h"
 #include "api/registry.h"
 #include "api/router.h"
+#include "api/tls.h"
+#include "api/watch.h"
 #include "api/work.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #define LOG_PREFIX "http"
 #include "base/log.h"
 
@@ -24,11 +28,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 #include <time.h>
 
-#define MAX_CONNECTIONS   256u
+#define MAX_CONNECTIONS   512u /* of each listening socket */
+#define MAX_STREAMS       256
 #define MAX_WORKERS       64
 #define IDLE_TIMEOUT_SEC  60u
 #define CONNECTION_MEMORY (64u * 1024)
@@ -38,7 +42,7 @@
 struct listener {
 	struct server *srv;
 	struct MHD_Daemon *daemon;
-	bool is_tcp;
+	struct admit_place place;
 };
 
 struct server {
@@ -48,7 +52,12 @@ struct server {
 	struct listener listen[SERVER_MAX_LISTEN];
 	size_t n_listen;
 	u64 started_ns, id_base;
-	atomic_ullong n_requests, n_open, n_busy;
+	struct auth *auth;
+	struct audit *audit;
+	struct events *events;
+	struct watch *watch;
+	const struct tls_files *tls; /* the caller's */
+	atomic_ullong n_requests, n_open, n_busy, n_streams;
 	atomic_bool stopping;
 };
 
@@ -77,17 +86,29 @@ u64 server_requests(const struct server *srv)
 	return atomic_load(&srv->n_requests);
 }
 
+u64 server_streams(const struct server *srv)
+{
+	return atomic_load(&srv->n_streams);
+}
+
+struct events *server_events(struct server *srv)
+{
+	return srv->events;
+}
+
+struct auth *server_auth(struct server *srv)
+{
+	return srv->auth;
+}
+
+struct audit *server_audit(struct server *srv)
+{
+	return srv->audit;
+}
+
 u64 server_connections(const struct server *srv)
 {
 	return atomic_load(&srv->n_open);
-}
-
-static u64 clock_ns(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
 }
 
 static void request_destroy(struct request *rq)
@@ -108,6 +129,7 @@ static void request_destroy(struct request *rq)
 	free(rq->accept);
 	free(rq->accept_encoding);
 	free(rq->if_none_match);
+	free(rq->last_event_id);
 	buf_deinit(&rq->body);
 	buf_deinit(&rq->reply.body);
 	free(rq);
@@ -139,6 +161,7 @@ static struct request *request_create(struct server *srv, struct MHD_Connection 
 	rq->accept = copy_header(conn, MHD_HTTP_HEADER_ACCEPT);
 	rq->accept_encoding = copy_header(conn, MHD_HTTP_HEADER_ACCEPT_ENCODING);
 	rq->if_none_match = copy_header(conn, MHD_HTTP_HEADER_IF_NONE_MATCH);
+	rq->last_event_id = copy_header(conn, "Last-Event-ID");
 	if (!rq->method || !rq->path) {
 		request_destroy(rq);
 		return NULL;
@@ -191,6 +214,11 @@ static enum MHD_Result queue_reply(struct request *rq)
 	if (rp->location[0])
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_LOCATION, rp->location);
 	ok &= add_page_headers(rp, resp);
+	if (rp->status == 401)
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
+					      "Bearer realm=\"hvftrace\"");
+	if (rp->cookie[0])
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_SET_COOKIE, rp->cookie);
 	if (rp->allow[0])
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_ALLOW, rp->allow);
 	if (rp->is_stream) {
@@ -204,75 +232,6 @@ static enum MHD_Result queue_reply(struct request *rq)
 	return ok;
 }
 
-static void run_handler(void *arg)
-{
-	struct request *rq = arg;
-
-	rq->route->handler(rq);
-	rq->state = REQUEST_ANSWERED;
-	MHD_resume_connection(rq->conn);
-}
-
-static enum MHD_Result add_query(void *arg, enum MHD_ValueKind kind, const char *key,
-				 const char *value)
-{
-	struct request *rq = arg;
-
-	(void)kind;
-	if (rq->n_query == REQUEST_MAX_QUERY)
-		return MHD_NO;
-	rq->query[rq->n_query].name = strdup(key ? key : "");
-	rq->query[rq->n_query].value = value ? strdup(value) : NULL;
-	if (!rq->query[rq->n_query].name || (value && !rq->query[rq->n_query].value)) {
-		free(rq->query[rq->n_query].name);
-		return MHD_NO;
-	}
-	rq->n_query++;
-	return MHD_YES;
-}
-
-/* Only "glob" may come more than once, and nothing that the route does not know. */
-static int check_query(struct request *rq)
-{
-	const char *const *known = rq->route->query;
-	int n = MHD_get_connection_values(rq->conn, MHD_GET_ARGUMENT_KIND, NULL, NULL);
-	struct problem p;
-
-	MHD_get_connection_values(rq->conn, MHD_GET_ARGUMENT_KIND, add_query, rq);
-	if (n > REQUEST_MAX_QUERY) {
-		problem_bad_request(&p, "the query has %d parameters; at most %d are taken", n,
-				    REQUEST_MAX_QUERY);
-		request_problem(rq, &p);
-		return -EINVAL;
-	}
-	for (size_t i = 0; i < rq->n_query; i++) {
-		const char *name = rq->query[i].name;
-		size_t k = 0;
-
-		while (k < ROUTE_MAX_QUERY && known[k] && strcmp(known[k], name) != 0)
-			k++;
-		if (k == ROUTE_MAX_QUERY || !known[k]) {
-			request_refuse(rq, name, "is not a parameter of this operation");
-			return -EINVAL;
-		}
-		for (k = 0; k < i && strcmp(name, "glob") != 0; k++) {
-			if (strcmp(rq->query[k].name, name) == 0) {
-				request_refuse(rq, name, "is given twice");
-				return -EINVAL;
-			}
-		}
-	}
-	return 0;
-}
-
-static bool is_json(const char *type)
-{
-	size_t n = strlen("application/json");
-
-	return type && strncasecmp(type, "application/json", n) == 0 &&
-	       (!type[n] || type[n] == ';' || type[n] == ' ');
-}
-
 static void refuse(struct request *rq, enum problem_code code, const char *detail)
 {
 	struct problem p;
@@ -281,91 +240,73 @@ static void refuse(struct request *rq, enum problem_code code, const char *detai
 	request_problem(rq, &p);
 }
 
-static int check_body(struct request *rq)
+/* Into the audit log, if it was to change anything; also when it was refused. */
+static void note_change(struct request *rq)
 {
-	struct problem p;
+	struct audit_entry e = {
+		.who = rq->who.name,
+		.role = role_name(rq->who.role),
+		.pid = rq->client_pid,
+		.request_id = rq->id,
+		.path = rq->path,
+		.status = rq->reply.status,
+		.result = rq->reply.body.data,
+		.result_len = rq->reply.body.len,
+		.duration_ns = clock_ns(CLOCK_MONOTONIC) - rq->started_ns,
+	};
+	char operation[128];
 
-	if (rq->body_bytes > REQUEST_MAX_BODY) {
-		problem_from_code(&p, PROBLEM_BODY_SIZE,
-				  "the request's body has more than %d bytes", REQUEST_MAX_BODY);
-		request_problem(rq, &p);
-		return -EINVAL;
+	if (!rq->route || strcmp(rq->route->method, "GET") == 0)
+		return;
+	snprintf(operation, sizeof(operation), "%s %s", rq->route->method, rq->route->path);
+	e.operation = operation;
+	if (!(rq->route->flags & ROUTE_SECRET)) {
+		e.body = rq->body.data;
+		e.body_len = rq->body.len;
 	}
-	if (buf_failed(&rq->body)) {
-		request_json(rq, 503, NULL);
-		return -EINVAL;
-	}
-	if (!(rq->route->flags & ROUTE_BODY)) {
-		if (strcmp(rq->route->method, "POST") != 0 ||
-		    body_is_empty(rq->body.data, rq->body.len))
-			return 0;
-		problem_bad_request(&p, "this operation takes no body");
-		request_problem(rq, &p);
-		return -EINVAL;
-	}
-	if (!is_json(rq->content_type)) {
-		problem_from_code(&p, PROBLEM_MEDIA_TYPE_IN, "the request's body is %.80s",
-				  rq->content_type ? rq->content_type : "of no stated type");
-		request_problem(rq, &p);
-		return -EINVAL;
-	}
-	return 0;
+	audit_add(rq->srv->audit, &e);
 }
 
-/*
- * A web page that the user happens to look at must not reach the daemon: neither under a name that
- * was made to resolve to loopback (DNS rebinding: Host), nor by a request of its own (Origin).
- */
-static bool is_foreign(struct request *rq, const struct listener *l)
+static void run_handler(void *arg)
 {
-	const char *host, *origin;
+	struct request *rq = arg;
 
-	host = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
-	origin = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
-	if (l->is_tcp && (!host || !listen_is_loopback(host)))
+	rq->route->handler(rq);
+	note_change(rq);
+	rq->state = REQUEST_ANSWERED;
+	MHD_resume_connection(rq->conn);
+}
+
+/* A stream stays: those there are must leave room for requests that stop something. */
+static bool take_stream(struct request *rq)
+{
+	if (!(rq->route->flags & ROUTE_STREAM))
 		return true;
-	if (!origin)
-		return false;
-	return !host || strncmp(origin, "http://", 7) != 0 || strcasecmp(origin + 7, host) != 0;
+	if (atomic_fetch_add(&rq->srv->n_streams, 1) < MAX_STREAMS) {
+		rq->has_stream = true;
+		return true;
+	}
+	atomic_fetch_sub(&rq->srv->n_streams, 1);
+	refuse(rq, PROBLEM_STREAMS, "too many streams are open");
+	return false;
 }
 
-/* Find the route and check what holds for all; the reply is made when it returns false. */
-static bool route_request(struct request *rq, const struct listener *l)
+static bool admit(struct request *rq, const struct listener *l)
 {
-	struct problem p;
-
 	if (atomic_load(&rq->srv->stopping)) {
 		refuse(rq, PROBLEM_STOPPING, "the daemon is stopping");
 		return false;
 	}
-	if (is_foreign(rq, l)) {
-		refuse(rq, PROBLEM_ORIGIN, "the request's Host or Origin is not this daemon");
-		return false;
-	}
-	switch (router_find(rq->method, rq->path, &rq->route, rq->params, rq->reply.allow)) {
-	case ROUTER_FOUND:
-		rq->reply.allow[0] = 0;
-		break;
-	case ROUTER_NO_METHOD:
-		problem_from_code(&p, PROBLEM_METHOD, "%.80s does not take %.20s", rq->path,
-				  rq->method);
-		request_problem(rq, &p);
-		return false;
-	case ROUTER_NO_MEMORY:
-		request_json(rq, 503, NULL);
-		return false;
-	case ROUTER_NO_PATH:
-		problem_from_code(&p, PROBLEM_NO_ROUTE, "there is nothing at %.120s", rq->path);
-		request_problem(rq, &p);
-		return false;
-	}
-	return check_query(rq) == 0 && check_body(rq) == 0;
+	admit_identify(rq, &l->place);
+	return admit_request(rq, &l->place) && take_stream(rq);
 }
 
 static enum MHD_Result dispatch(struct request *rq, const struct listener *l)
 {
-	if (!route_request(rq, l))
+	if (!admit(rq, l)) {
+		note_change(rq);
 		return queue_reply(rq);
+	}
 	if (rq->route->flags & ROUTE_INLINE) {
 		rq->route->handler(rq);
 		return queue_reply(rq);
@@ -437,6 +378,8 @@ static void on_completed(void *cls, struct MHD_Connection *conn, void **con_cls,
 	log_debug("%s %s %s: %d, %llu us", rq->id, rq->method, rq->path, rq->reply.status,
 		  (unsigned long long)(clock_ns(CLOCK_MONOTONIC) - rq->started_ns) / 1000);
 	atomic_fetch_sub(&rq->srv->n_busy, 1);
+	if (rq->has_stream)
+		atomic_fetch_sub(&rq->srv->n_streams, 1);
 	request_destroy(rq);
 	*con_cls = NULL;
 }
@@ -477,40 +420,58 @@ int server_create(const struct server_opts *opts, struct server **ret, struct er
 	if (getrandom(&srv->id_base, sizeof(srv->id_base), GRND_NONBLOCK) < 0)
 		srv->id_base = srv->started_ns;
 	srv->id_base &= ~0xffffffffull;
+	srv->auth = opts->auth;
+	srv->tls = opts->tls;
 	r = hub_create(opts->heartbeat_ns, &srv->hub, err);
 	if (r == 0)
 		r = work_create(MAX_WORKERS, &srv->work, err);
 	if (r == 0)
-		r = registry_create(opts->state_dir, srv->hub, &srv->registry, err);
+		r = audit_create(opts->audit_log, &srv->audit, err);
+	if (r == 0)
+		r = events_create(srv->hub, srv->started_ns / 1000, &srv->events, err);
+	if (r == 0)
+		r = registry_create(opts->state_dir, srv->hub, srv->events, &srv->registry, err);
+	if (r == 0)
+		r = watch_create(srv->registry, srv->events, &srv->watch, err);
 	if (r < 0) {
+		registry_destroy(srv->registry);
+		events_destroy(srv->events);
+		audit_destroy(srv->audit);
 		work_destroy(srv->work);
 		hub_destroy(srv->hub);
 		free(srv);
 		return r;
 	}
+	events_add(srv->events, "daemon_started", json_pack("{s:s}", "version", HVF_VERSION));
 	*ret = srv;
 	return 0;
 }
 
-int server_listen(struct server *srv, int fd, bool is_tcp, struct err *err)
+int server_listen(struct server *srv, const struct listen_socket *s, struct err *err)
 {
+	struct MHD_OptionItem tls[8];
 	struct listener *l = &srv->listen[srv->n_listen];
 	unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-			 MHD_USE_ERROR_LOG;
+			 MHD_USE_ERROR_LOG | (s->is_tls ? MHD_USE_TLS : 0);
+	int fd = s->fd;
 
 	if (srv->n_listen == SERVER_MAX_LISTEN) {
 		close(fd);
 		return err_set(err, -E2BIG, ERR_BAD_REQUEST, 0, "at most %d sockets to listen on",
 			       SERVER_MAX_LISTEN);
 	}
-	*l = (struct listener){ .srv = srv, .is_tcp = is_tcp };
+	tls_options(s->is_tls ? srv->tls : NULL, tls);
+	*l = (struct listener){
+		.srv = srv, .place = { .auth = srv->auth, .is_tcp = s->is_tcp, .is_tls = s->is_tls }
+	};
 	/* clang-format off: one option a line */
 	l->daemon = MHD_start_daemon(
 		flags, 0, NULL, NULL, on_request, l, MHD_OPTION_EXTERNAL_LOGGER, on_library_log,
 		NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_CONNECTION_LIMIT,
 		MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_SEC,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_END);
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_ARRAY,
+		tls, MHD_OPTION_END);
 	/* clang-format on */
 	if (!l->daemon) {
 		close(fd);
@@ -540,9 +501,11 @@ unsigned server_destroy(struct server *srv)
 	for (size_t i = 0; i < srv->n_listen; i++)
 		fds[i] = MHD_quiesce_daemon(srv->listen[i].daemon);
 	atomic_store(&srv->stopping, true);
+	events_add(srv->events, "daemon_stopping", json_object());
 	work_drain(srv->work);
 	/* stopping a trace lets its streams read the rest and end by themselves */
 	n_failed = registry_close(srv->registry);
+	watch_destroy(srv->watch);
 	hub_end(srv->hub);
 	work_drain(srv->work);
 	wait_for_requests(srv);
@@ -553,7 +516,9 @@ unsigned server_destroy(struct server *srv)
 	}
 	work_destroy(srv->work);
 	registry_destroy(srv->registry);
+	events_destroy(srv->events);
 	hub_destroy(srv->hub);
+	audit_destroy(srv->audit);
 	free(srv);
 	return n_failed;
 }

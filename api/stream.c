@@ -2,9 +2,11 @@
 /* Streams. See stream.h. */
 #include "api/stream.h"
 
+#include "api/audit.h"
 #include "api/hub.h"
 #include "api/registry.h"
 #include "api/server.h"
+#include "api/sse.h"
 #include "api/work.h"
 #include "base/buf.h"
 #include "tracers/sys_out.h"
@@ -17,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #define STREAM_BATCH 256 /* records formatted at a time */
 #define STREAM_BLOCK (32ul * 1024)
@@ -28,6 +29,7 @@ struct stream {
 	struct trace_entry *trace; /* a reference */
 	enum stream_format format;
 	enum stream_on_close on_close;
+	struct identity who;
 	bool ended; /* nothing comes after what is in @out */
 	u64 after; /* the last sequence number that was sent or reported lost */
 	u64 lost_seen; /* of the trace's own losses, how many were reported */
@@ -44,6 +46,7 @@ struct stream {
 
 static const char *const media_types[] = {
 	[STREAM_NDJSON] = "application/x-ndjson",
+	[STREAM_SSE] = "text/event-stream",
 	[STREAM_TEXT] = "text/plain",
 	[STREAM_RECORDING] = "application/vnd.hvftrace.recording",
 	[STREAM_FALCO] = "application/vnd.hvftrace.falco",
@@ -115,16 +118,32 @@ static bool no_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return false;
 }
 
-static void put_lost(struct stream *s, u64 count)
+static bool is_json(const struct stream *s)
 {
+	return s->format == STREAM_NDJSON || s->format == STREAM_SSE;
+}
+
+static void frame_seq(struct stream *s, size_t from, u64 seq)
+{
+	if (s->format == STREAM_SSE)
+		sse_frame_seq(&s->out, from, seq);
+}
+
+/* @seq: where one goes on after it */
+static void put_lost(struct stream *s, u64 count, u64 seq)
+{
+	size_t from = s->out.len;
+
+	if (is_json(s)) {
+		out_json_lost(&s->out, count, s->after, seq);
+		frame_seq(s, from, seq);
+		return;
+	}
 	if (s->sys) {
 		sys_out_lost(s->sys, &s->out, count, s->after);
 		return;
 	}
 	switch (s->format) {
-	case STREAM_NDJSON:
-		out_json_lost(&s->out, count, s->after);
-		break;
 	case STREAM_RECORDING:
 		rec_writer_lost(s->writer, &s->out, count);
 		break;
@@ -135,13 +154,18 @@ static void put_lost(struct stream *s, u64 count)
 
 static void put_record(struct stream *s, const struct trace_record *r)
 {
+	size_t from = s->out.len;
+
 	if (s->sys) {
 		sys_out_record(s->sys, &s->out, r, &s->names);
+		frame_seq(s, from, r->seq);
 		return;
 	}
 	switch (s->format) {
 	case STREAM_NDJSON:
+	case STREAM_SSE:
 		out_json_record(&s->out, r, &s->names);
+		frame_seq(s, from, r->seq);
 		break;
 	case STREAM_RECORDING:
 		rec_writer_add(s->writer, &s->out, r, &s->names);
@@ -157,21 +181,27 @@ static void put_gap(struct stream *s, u64 next_seq)
 		return;
 	s->lost_here += next_seq - s->after - 1;
 	atomic_fetch_add(&s->trace->lost_readers, next_seq - s->after - 1);
-	put_lost(s, next_seq - s->after - 1);
+	put_lost(s, next_seq - s->after - 1, next_seq - 1);
 	s->after = next_seq - 1;
 }
 
 /* The last words: totals and why. */
 static void put_end(struct stream *s, const struct trace_info *i, const char *reason)
 {
+	size_t from = s->out.len;
+	char id[32];
+
 	s->meta.n_records = i->n_records;
 	s->meta.n_lost = i->n_lost + s->lost_here;
 	s->meta.n_functions = i->n_functions;
 	s->meta.n_restored = i->restore.sites_restored;
 	s->meta.restored = i->state != TRACE_RUNNING && i->restore.verified;
-	if (s->format == STREAM_NDJSON)
+	if (is_json(s)) {
 		out_json_end(&s->out, &s->meta, reason);
-	else if (s->format == STREAM_RECORDING)
+		snprintf(id, sizeof(id), "%llu" STREAM_END_ID, (unsigned long long)i->n_records);
+		if (s->format == STREAM_SSE)
+			sse_frame(&s->out, from, id);
+	} else if (s->format == STREAM_RECORDING)
 		rec_writer_end(s->writer, &s->out, &s->meta);
 	else if (s->layout)
 		out_layout_flush(s->layout, &s->out, &s->names);
@@ -182,7 +212,7 @@ static void put_new_losses(struct stream *s, const struct trace_info *i)
 {
 	if (i->n_lost <= s->lost_seen)
 		return;
-	put_lost(s, i->n_lost - s->lost_seen);
+	put_lost(s, i->n_lost - s->lost_seen, s->after);
 	s->lost_seen = i->n_lost;
 }
 
@@ -232,6 +262,20 @@ static void put_held(struct stream *s)
 		registry_trace_unuse(s->trace);
 }
 
+/* Quiet for a while. No id: what goes on after a system call must not begin in the middle of the next. */
+static void put_beat(struct stream *s)
+{
+	size_t from = s->out.len;
+
+	if (!is_json(s)) {
+		put_held(s);
+		return;
+	}
+	buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n", (unsigned long long)s->after);
+	if (s->format == STREAM_SSE)
+		sse_frame(&s->out, from, "");
+}
+
 /* Put what is new into @out. Return: false when there is nothing. */
 static bool fill(struct stream *s)
 {
@@ -269,12 +313,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 		case HUB_AGAIN:
 			break;
 		case HUB_BEAT:
-			if (s->format != STREAM_NDJSON) {
-				put_held(s);
-				break;
-			}
-			buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n",
-				 (unsigned long long)s->after);
+			put_beat(s);
 			break;
 		case HUB_ENDING:
 			put_held(s);
@@ -298,32 +337,76 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 	return (ssize_t)n;
 }
 
-static void stop_trace(void *arg)
-{
-	struct trace_entry *t = arg;
-	struct err err = { 0 };
+/* What is left to do when a client has left. */
+struct leaving {
+	struct server *srv;
+	struct trace_entry *trace; /* a reference */
+	struct identity who;
+	bool delete;
+};
 
-	if (registry_trace_use(t)) {
-		if (registry_trace_stop(t, &err) < 0)
-			log_error("trace %s: %s (%s)", t->id, err.msg, err_code_name(err.code));
-		else
-			log_info("trace %s: stopped, since its client left", t->id);
-		registry_trace_unuse(t);
-	}
-	registry_trace_unref(t);
+static int stop_trace(struct trace_entry *t, struct err *err)
+{
+	int r;
+
+	if (!registry_trace_use(t))
+		return err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "it is gone");
+	r = registry_trace_stop(t, err);
+	registry_trace_unuse(t);
+	return r;
 }
 
-static void delete_trace(void *arg)
+static int delete_trace(struct trace_entry *t, struct err *err)
 {
-	struct trace_entry *t = arg, *last;
-	struct err err = { 0 };
+	struct trace_entry *last;
+	int r = registry_trace_delete(t->reg, t->id, false, &last, err);
 
-	/* -ENOENT: somebody else was faster */
-	if (registry_trace_delete(t->reg, t->id, false, &last, &err) == 0)
+	if (r == 0)
 		registry_trace_unref(last);
-	else if (err.code != ERR_NOT_FOUND)
+	return r;
+}
+
+static void leave(void *arg)
+{
+	struct leaving *l = arg;
+	struct trace_entry *t = l->trace;
+	struct err err = { 0 };
+	struct audit_entry e = { .who = l->who.name, .role = role_name(l->who.role) };
+	char path[64];
+	int r;
+
+	r = l->delete ? delete_trace(t, &err) : stop_trace(t, &err);
+	if (r < 0 && err.code != ERR_NOT_FOUND)
 		log_error("trace %s: %s (%s)", t->id, err.msg, err_code_name(err.code));
+	else if (r == 0)
+		log_info("trace %s: %s, since its client left", t->id,
+			 l->delete ? "deleted" : "stopped");
+	if (err.code != ERR_NOT_FOUND) { /* else somebody else was faster */
+		snprintf(path, sizeof(path), "/v1/traces/%s/stream", t->id);
+		e.path = path;
+		e.operation = l->delete ? "on_close=delete" : "on_close=stop";
+		e.status = r < 0 ? err_code_status(err.code) : 200;
+		audit_add(server_audit(l->srv), &e);
+	}
 	registry_trace_unref(t);
+	free(l);
+}
+
+/* May wait, so not here; the job has a reference of its own. */
+static void begin_leaving(struct stream *s)
+{
+	struct leaving *l = calloc(1, sizeof(*l));
+
+	if (!l) {
+		log_error("no memory to end trace %s, whose client left", s->trace->id);
+		return;
+	}
+	*l = (struct leaving){ s->srv, s->trace, s->who, s->on_close == STREAM_CLOSE_DELETE };
+	registry_trace_ref(s->trace);
+	if (work_submit(server_work(s->srv), leave, l) == 0)
+		return;
+	registry_trace_unref(s->trace);
+	free(l);
 }
 
 static void stream_free(struct stream *s)
@@ -340,14 +423,8 @@ static void on_response_freed(void *cls)
 	struct stream *s = cls;
 
 	hub_remove(server_hub(s->srv), &s->client);
-	if (s->on_close != STREAM_CLOSE_KEEP && !s->ended) {
-		/* may wait, so not here; the job has a reference of its own */
-		registry_trace_ref(s->trace);
-		if (work_submit(server_work(s->srv),
-				s->on_close == STREAM_CLOSE_STOP ? stop_trace : delete_trace,
-				s->trace) < 0)
-			registry_trace_unref(s->trace);
-	}
+	if (s->on_close != STREAM_CLOSE_KEEP && !s->ended)
+		begin_leaving(s);
 	registry_stream_end(s->trace);
 	stream_free(s);
 }
@@ -393,10 +470,8 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 static int begin_syscalls(struct stream *s, struct err *err)
 {
 	static const enum sys_format formats[] = {
-		[STREAM_NDJSON] = SYS_JSON,
-		[STREAM_TEXT] = SYS_TEXT,
-		[STREAM_FALCO] = SYS_FALCO,
-		[STREAM_OCSF] = SYS_OCSF,
+		[STREAM_NDJSON] = SYS_JSON, [STREAM_SSE] = SYS_JSON,  [STREAM_TEXT] = SYS_TEXT,
+		[STREAM_FALCO] = SYS_FALCO, [STREAM_OCSF] = SYS_OCSF,
 	};
 
 	s->sys = sys_out_create(formats[s->format], s->meta.guest);
@@ -407,6 +482,9 @@ static int put_head(struct stream *s, const struct out_layout_opts *layout, stru
 {
 	bool syscalls = strcmp(s->meta.tracer, "syscalls") == 0;
 	int r = 0;
+
+	if (s->format == STREAM_SSE)
+		sse_head(&s->out);
 
 	if (!syscalls && s->format >= STREAM_FALCO)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer syscalls",
@@ -428,21 +506,6 @@ static int put_head(struct stream *s, const struct out_layout_opts *layout, stru
 	return 0;
 }
 
-static void fill_client(struct hub_client *c, struct MHD_Connection *conn, struct stream *s)
-{
-	const union MHD_ConnectionInfo *info;
-	int domain = AF_UNIX;
-	socklen_t len = sizeof(domain);
-
-	info = MHD_get_connection_info(conn, MHD_CONNECTION_INFO_CONNECTION_FD);
-	c->conn = conn;
-	c->fd = info ? info->connect_fd : -1;
-	c->topic = s->trace;
-	c->wants_beat = s->format == STREAM_NDJSON;
-	getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
-	c->half_close_is_end = domain != AF_UNIX;
-}
-
 int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_entry *t,
 		  const struct stream_opts *opts, struct MHD_Response **ret, struct err *err)
 {
@@ -457,8 +520,9 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->format = opts->format;
 	s->after = opts->after;
 	s->on_close = opts->on_close;
+	s->who = *opts->who;
 	s->names.sym = no_sym;
-	fill_client(&s->client, conn, s);
+	hub_client_init(&s->client, conn, t, is_json(s));
 	fill_meta(&s->meta, t, s->after);
 	trace_get_info(t->trace, &info);
 	if (s->after) /* who goes on has been told of those before */

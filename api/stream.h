@@ -7,17 +7,23 @@
 #ifndef API_STREAM_H
 #define API_STREAM_H
 
+#include "api/auth.h"
 #include "base/err.h"
 #include "base/types.h"
 #include "tracers/output.h"
 
 struct MHD_Connection;
 struct MHD_Response;
+struct request;
 struct server;
 struct trace_entry;
 
+/* What follows the number in the id of the last event: who comes back with it has had everything. */
+#define STREAM_END_ID ".end"
+
 enum stream_format {
 	STREAM_NDJSON,
+	STREAM_SSE, /* the same objects as server-sent events */
 	STREAM_TEXT,
 	STREAM_RECORDING,
 	STREAM_FALCO, /* of the tracer syscalls alone, like the next */
@@ -36,8 +42,18 @@ struct stream_opts {
 	enum stream_format format;
 	u64 after; /* sequence number; 0 for the oldest kept */
 	enum stream_on_close on_close;
+	const struct identity *who; /* copied */
 	struct out_layout_opts layout; /* STREAM_TEXT */
 };
+
+/**
+ * stream_take_after - from where on @rq wants to read
+ * @ended_ret: it has had the end, too
+ *
+ * Last-Event-ID, which a browser that comes back sends to the same URL, counts for more than `after`.
+ * Return: 0; -EINVAL it is no number, the problem is the reply.
+ */
+must_check int stream_take_after(struct request *rq, u64 *after_ret, bool *ended_ret);
 
 /** stream_names - what an output needs to name addresses of a trace */
 struct output_names stream_names(struct trace *t);

@@ -216,15 +216,16 @@ void out_json_record(struct buf *b, const struct trace_record *r, const struct o
 	b->len += (size_t)(p - start);
 }
 
-void out_json_lost(struct buf *b, u64 count, u64 after_seq)
+void out_json_lost(struct buf *b, u64 count, u64 after_seq, u64 seq)
 {
-	buf_addf(b, "{\"type\":\"lost\",\"count\":%llu,\"after\":%llu}\n",
-		 (unsigned long long)count, (unsigned long long)after_seq);
+	buf_addf(b, "{\"type\":\"lost\",\"seq\":%llu,\"count\":%llu,\"after\":%llu}\n",
+		 (unsigned long long)seq, (unsigned long long)count, (unsigned long long)after_seq);
 }
 
 void out_json_end(struct buf *b, const struct output_meta *meta, const char *reason)
 {
-	buf_adds(b, "{\"type\":\"end\",\"reason\":");
+	buf_addf(b,
+		 "{\"type\":\"end\",\"seq\":%llu,\"reason\":", (unsigned long long)meta->n_records);
 	out_json_string(b, reason, strlen(reason));
 	buf_addf(b,
 		 ",\"records\":%llu,\"lost\":%llu,\"functions\":%llu,\"restored\":%llu,"

@@ -134,7 +134,8 @@ void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
  * tgid is null when not known. A name that is not known is its address; "parent" of a module's
  * function ends in " [module]", as in a backtrace. */
 void out_json_record(struct buf *b, const struct trace_record *r, const struct output_names *names);
-void out_json_lost(struct buf *b, u64 count, u64 after_seq);
+/* @after_seq: the record before; @seq: where one goes on, past those lost if they have numbers */
+void out_json_lost(struct buf *b, u64 count, u64 after_seq, u64 seq);
 void out_json_end(struct buf *b, const struct output_meta *meta, const char *reason);
 void out_json_string(struct buf *b, const char *s,
 		     size_t len); /* quoted, escaped, invalid UTF-8 replaced */

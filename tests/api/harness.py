@@ -87,6 +87,8 @@ class Daemon:
         command = [os.environ["HVFTRACED"], "--state-dir", str(self.state_dir)] + self.args
         for place in self.listen:
             command += ["--listen", place]
+        if any(x.startswith("tcp:") for x in self.listen) and not {"--allow", "--tokens"} & set(self.args):
+            command += ["--allow", "admin=loopback"]
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             env=self.env, preexec_fn=die_with_parent)

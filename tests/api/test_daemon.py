@@ -43,7 +43,7 @@ class Options(TestCase):
                                  ("tcp:example.org:80", "no address"), ("udp:1", "no place to listen"),
                                  ("unix:", "1 to 107 bytes"), ("unix:/" + "x" * 200, "1 to 107 bytes"),
                                  (f"unix:{d}/file", "is no socket"), (f"unix:{d}/file/x", "Not a directory")):
-                p = run("--state-dir", d + "/state", "--listen", place)
+                p = run("--state-dir", d + "/state", "--allow", "admin=loopback", "--listen", place)
                 self.assertEqual(p.returncode, 1, place)
                 self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)
                 self.assertIn(words, p.stderr)

@@ -27,7 +27,7 @@ class Routes(DaemonCase):
         self.assertTrue(r.text.endswith(b"\n"))
 
     def test_nothing_there(self):
-        for path in ("/", "/v1", "/v1/", "/v1/guests/", "/v1/guests/a/b", "/v2/guests", "/healthz/",
+        for path in ("/v1", "/v1/", "/assets", "/assets/", "/v1/guests/", "/v1/guests/a/b", "/v2/guests", "/healthz/",
                      "//healthz",
                      "/v1/guests/" + "x" * 65, "/v1/guests//functions"):
             self.problem(self.d.request("GET", path), 404, "not_found")
@@ -218,7 +218,7 @@ class OtherSites(TestCase):
             self.assertEqual(ask([("Host", "localhost.evil.example")]), 403)
             self.assertEqual(ask([("Host", here), ("Origin", "http://evil.example")]), 403)
             self.assertEqual(ask([("Host", here), ("Origin", "null")]), 403)
-            self.assertIn("every user of this host can trace", d.log())
+            self.assertIn("every user of this host is admin there", d.log())
 
     def test_every_loopback_address_that_is_served(self):
         with Daemon(listen=["tcp:127.0.0.2:0", "tcp:localhost:0"]) as d:

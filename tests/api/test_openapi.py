@@ -34,7 +34,7 @@ class Paths(DaemonCase):
         self.assertEqual(self.d.request("GET", "/openapi.yaml").text.decode(), TEXT)
 
     def test_same_paths_and_methods(self):
-        self.assertEqual(len(paths()), 14)
+        self.assertEqual(len(paths()), 20)
         for path, methods in paths().items():
             r = self.d.request("BREW", path.replace("{g}", "x").replace("{t}", "t1"))
             self.problem(r, 405, "method_not_allowed")
@@ -79,7 +79,8 @@ class Answers(DaemonCase):
         return r.body
 
     def test_all_operations(self):
-        for path in ("/healthz", "/version", "/openapi.yaml", "/metrics", "/v1/guests", "/v1/traces"):
+        for path in ("/healthz", "/version", "/openapi.yaml", "/metrics", "/v1/guests", "/v1/traces",
+                     "/v1/events"):
             self.ask("GET", path)
         self.ask("POST", "/v1/guests", {"target": "qemu:/fake-lossy", "name": "g"}, 201)
         self.ask("POST", "/v1/guests", {"target": "qemu:/fake-dies"}, 201)
@@ -110,6 +111,8 @@ class Answers(DaemonCase):
                 if "{t}" in path:
                     self.d.attach("h/fake", "h")
                     self.ask("PATCH", path.replace("{t}", self.d.trace("h")), content["example"])
+                elif path == "/v1/session":  # nobody has this token, which must not be the body's fault
+                    self.ask("POST", path, content["example"], 401)
                 elif path == "/v1/guests":  # no such guest here, but it must not be the body's fault
                     self.ask("POST", path, content["example"], 404)
                 else:

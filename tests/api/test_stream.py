@@ -27,8 +27,8 @@ class Streams(DaemonCase):
             doc = self.stop(t)
             items = [x for x in s if x["type"] != "heartbeat"]
         self.assertEqual([x["seq"] for x in items[:-1]], list(range(2, doc["records"] + 1)))
-        self.assertEqual(items[-1], {"type": "end", "reason": "stopped", "records": doc["records"], "lost": 0,
-                                     "functions": 251, "restored": 251, "verified": True})
+        self.assertEqual(items[-1], {"type": "end", "seq": doc["records"], "reason": "stopped",
+                                     "records": doc["records"], "lost": 0, "functions": 251, "restored": 251, "verified": True})
 
     def test_going_on_after_a_break(self):
         self.d.attach()
@@ -40,6 +40,62 @@ class Streams(DaemonCase):
         with self.d.stream(t, f"?after={last}") as s:
             seqs = [x["seq"] for x in s if x["type"] == "function"]
         self.assertEqual(seqs, list(range(last + 1, total + 1)))
+
+    def events(self, t, query="", headers=None):
+        """A whole stream of server-sent events, as [(id, object)]."""
+        r = self.d.request("GET", f"/v1/traces/{t}/stream{query}",
+                           headers={"Accept": "text/event-stream", **(headers or {})})
+        self.assertEqual((r.status, r.type), (200, "text/event-stream"), r.text)
+        blocks = r.text.decode().split("\n\n")
+        self.assertEqual((blocks[0], blocks[-1]), ("retry: 1000", ""))
+        got = []
+        for block in blocks[1:-1]:
+            m = re.fullmatch(r"(?:id: (\S+)\n)?data: (\{.*\})", block)
+            self.assertTrue(m, block)
+            got.append((m.group(1), json.loads(m.group(2))))
+        return got
+
+    def test_server_sent_events(self):
+        self.d.attach("fake-lossy")
+        t = self.d.trace()
+        until("losses", lambda: self.d.get(f"/v1/traces/{t}")["lost"])
+        doc = self.stop(t)
+        events = self.events(t)
+        with self.d.stream(t) as s:
+            self.assertEqual([x for _, x in events], list(s))  # the same objects
+        for id_, x in events[:-1]:
+            self.assertEqual(id_, str(x["seq"]))
+        self.assertEqual(events[-1][0], f"{doc['records']}.end")
+        # a browser that comes back asks the same URL, with the last id it saw
+        self.assertEqual(self.events(t, "?after=1", {"Last-Event-ID": "7"})[0][1]["seq"], 8)
+        r = self.d.request("GET", f"/v1/traces/{t}/stream",
+                           headers={"Accept": "text/event-stream", "Last-Event-ID": events[-1][0]})
+        self.assertEqual((r.status, r.text), (204, b""))
+        for bad in ("x", "-1", "1x", "1.ending", "99999999999999999999", ""):
+            self.problem(self.d.request("GET", f"/v1/traces/{t}/stream", headers={"Last-Event-ID": bad}),
+                         400, "bad_request")
+
+    def test_heartbeats_as_events(self):
+        self.d.attach("fake-quiet")
+        t = self.d.trace()
+        with self.d.stream(t, accept="text/event-stream") as s:
+            lines = [s.response.readline().decode() for _ in range(6)]
+        self.assertEqual(lines, ["retry: 1000\n", "\n"] +
+                         ['data: {"type":"heartbeat","seq":0}\n', "\n"] * 2)
+
+    def test_going_on_where_nothing_is_any_more(self):
+        self.d.attach("fake-fast")
+        t = self.d.trace(buffer_records=1024)
+        until("the buffer goes round", lambda: self.d.get(f"/v1/traces/{t}")["records"] > 5000)
+        oldest = self.stop(t)["oldest_seq"]
+        for query, headers in (("?after=1", {}), ("", {"Last-Event-ID": "1"}),
+                               (f"?after={oldest - 2}", {"Accept": "text/event-stream"})):
+            p = self.problem(self.d.request("GET", f"/v1/traces/{t}/stream{query}", headers=headers), 410,
+                             "records.gone")
+            self.assertEqual(p["oldest_seq"], oldest)
+        for query in ("", f"?after={oldest - 1}"):
+            with self.d.stream(t, query) as s:
+                self.assertEqual(next(x for x in s if x["type"] == "function")["seq"], oldest)
 
     def test_heartbeats(self):
         self.d.attach("fake-quiet")
@@ -186,6 +242,7 @@ class Streams(DaemonCase):
         for accept, kind in (("*/*", "application/x-ndjson"), ("application/jsonl", "application/x-ndjson"),
                              ("application/*", "application/x-ndjson"), ("text/*;q=0.5", "text/plain"),
                              ("image/png, text/plain;q=0.1", "text/plain"),
+                             ("text/event-stream", "text/event-stream"),
                              ("application/vnd.hvftrace.recording", "application/vnd.hvftrace.recording")):
             r = self.d.request("GET", f"/v1/traces/{t}/stream", headers={"Accept": accept})
             self.assertEqual((r.status, r.headers["Content-Type"].split(";")[0]), (200, kind), accept)

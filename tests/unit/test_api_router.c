@@ -34,6 +34,9 @@ HANDLER(res_traces_change)
 HANDLER(res_traces_stop)
 HANDLER(res_traces_delete)
 HANDLER(res_traces_records)
+HANDLER(res_events_list)
+HANDLER(res_events_stream)
+HANDLER(res_session_create)
 HANDLER(res_traces_stream)
 
 struct found {
@@ -101,7 +104,6 @@ static void methods_are_told(void **state)
 static void other_paths_are_not_found(void **state)
 {
 	static const char *const paths[] = { "",
-					     "/",
 					     "//",
 					     "v1/guests",
 					     "/v1/guests/",

@@ -223,13 +223,14 @@ static void lost_and_end(void **state)
 	struct buf b = { 0 };
 
 	(void)state;
-	out_json_lost(&b, 12, 345);
-	assert_string_equal(b.data, "{\"type\":\"lost\",\"count\":12,\"after\":345}\n");
+	out_json_lost(&b, 12, 345, 357);
+	assert_string_equal(b.data, "{\"type\":\"lost\",\"seq\":357,\"count\":12,\"after\":345}\n");
 	buf_reset(&b);
 	out_json_end(&b, &meta, "the \"guest\" is gone");
-	assert_string_equal(b.data, "{\"type\":\"end\",\"reason\":\"the \\\"guest\\\" is gone\","
-				    "\"records\":10,\"lost\":2,\"functions\":63,\"restored\":62,"
-				    "\"verified\":true}\n");
+	assert_string_equal(b.data,
+			    "{\"type\":\"end\",\"seq\":10,\"reason\":\"the \\\"guest\\\" is gone\","
+			    "\"records\":10,\"lost\":2,\"functions\":63,\"restored\":62,"
+			    "\"verified\":true}\n");
 	buf_deinit(&b);
 }
 

@@ -143,7 +143,7 @@ static void ndjson_marks(void **state)
 	json_decref(o);
 	buf_reset(&line);
 	out_sys_json_lost(&line, 12, 7);
-	assert_string_equal(line.data, "{\"type\":\"lost\",\"count\":12,\"after\":7}\n");
+	assert_string_equal(line.data, "{\"type\":\"lost\",\"seq\":7,\"count\":12,\"after\":7}\n");
 }
 
 static void falco(void **state)

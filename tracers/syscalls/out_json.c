@@ -172,5 +172,5 @@ void out_sys_json(struct buf *b, const struct syscall_event *e, struct decoded *
 
 void out_sys_json_lost(struct buf *b, u64 count, u64 after_seq)
 {
-	out_json_lost(b, count, after_seq);
+	out_json_lost(b, count, after_seq, after_seq);
 }

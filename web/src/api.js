@@ -3,13 +3,6 @@
 
 import { MAX_LINE } from "./limits.js";
 
-let token = null;
-
-/** a bearer token for daemons that ask for one; kept by this page alone */
-export function useToken(text) {
-	token = text || null;
-}
-
 export class Problem extends Error {
 	constructor(doc) {
 		super(doc.detail || doc.title);
@@ -44,8 +37,6 @@ export async function open(method, path, { body, accept, signal } = {}) {
 		headers["Content-Type"] = "application/json";
 	if (accept)
 		headers.Accept = accept;
-	if (token)
-		headers.Authorization = `Bearer ${token}`;
 	let r;
 	try {
 		r = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" });
@@ -59,6 +50,8 @@ export async function open(method, path, { body, accept, signal } = {}) {
 
 export const get = async (path, options) => (await open("GET", path, options)).json();
 export const send = async (method, path, body, options) => (await open(method, path, { ...options, body })).json();
+/** from now on the browser sends this token with everything; the page itself does not keep it */
+export const useToken = (token) => open("POST", "/v1/session", { body: { token } });
 export const seg = encodeURIComponent;
 
 /**

@@ -16,13 +16,15 @@ export class Flame {
 		return this.nodes[0];
 	}
 
+	/** the callee of this name; what stands for it, {refused: its caller}, when there is no room */
 	child(node, name) {
+		node = node.refused ?? node;
 		let kid = node.kids.get(name);
 		if (kid)
 			return kid;
 		if (this.nodes.length >= this.max || node.depth >= MAX_DEPTH) {
 			this.refused++;
-			return node;
+			return { name, refused: node };
 		}
 		kid = { name, up: node, total: 0, count: 0, kids: new Map(), depth: node.depth + 1 };
 		node.kids.set(name, kid);
@@ -52,17 +54,24 @@ export class Flame {
 		const node = s?.[depth];
 		if (s)
 			s.length = Math.min(s.length, depth);
-		if (!node || node.name !== fn)
+		if (node && node.name === fn)
+			this.count(node, dur);
+	}
+
+	/** a caller's time has that of its callees already; a task has none but what its calls took */
+	count(node, dur) {
+		if (node.refused) {
+			if (node.refused.depth <= 1)
+				node.refused.total += dur;
 			return;
+		}
 		node.total += dur;
 		node.count++;
 	}
 
 	/** a call that stands alone, as a system call does */
 	add(fn, comm, dur) {
-		const node = this.child(this.child(this.root, comm), fn);
-		node.total += dur;
-		node.count++;
+		this.count(this.child(this.child(this.root, comm), fn), dur);
 	}
 
 	forgetOpen() {
@@ -76,7 +85,7 @@ export function weigh(node) {
 	for (const kid of node.kids.values())
 		inside += weigh(kid);
 	node.inside = inside;
-	node.value = Math.max(node.total, inside);
+	node.value = node.depth <= 1 ? node.total + inside : Math.max(node.total, inside);
 	return node.value;
 }
 

@@ -6,6 +6,7 @@ export const KEEP_CALLS = 1 << 17;	// nodes of the call tree, bars of the timeli
 export const KEEP_SYSCALLS = 1 << 15;
 export const KEEP_SWITCHES = 1 << 15;
 export const KEEP_SAMPLES = 900;	// of the charts, one a second
+export const KEEP_EVENTS = 500;		// of the daemon
 export const MAX_TASKS = 8192;		// call stacks that are followed at a time
 export const MAX_NAMES = 1 << 17;	// distinct strings of a trace
 export const MAX_NAME = 200;		// characters of one that are kept

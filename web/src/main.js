@@ -6,6 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { seg, send, useToken } from "./api.js";
 import { clean, count, plural } from "./format.js";
 import { go, guestNamed, linkGuest, linkTrace, poll, refresh, start, state, traceNamed } from "./store.js";
+import { EventsView } from "./ui/events.js";
 import { GuestView } from "./ui/guest.js";
 import { Button, Empty, Failure, Field, Icon, Loading, State, html, useStore } from "./ui/kit.js";
 import { TraceView } from "./ui/trace.js";
@@ -68,9 +69,21 @@ function Attach({ onDone }) {
 
 function Token() {
 	const [text, set] = useState("");
-	return html`<form class="token" onSubmit=${(e) => { e.preventDefault(); useToken(text.trim()); set(""); poll(); }}>
+	const [problem, setProblem] = useState(null);
+	const enter = async (e) => {
+		e.preventDefault();
+		try {
+			await useToken(text.trim());
+			set("");
+			await poll();
+		} catch (p) {
+			setProblem(p);
+		}
+	};
+	return html`<form class="token" onSubmit=${enter}>
 		<h1>This daemon asks who you are</h1>
-		<p class="lead">Give a token of its token file. This page keeps it until it is closed, and sends it nowhere else.</p>
+		<p class="lead">Give a token that it knows (<code>hvftrace token add</code> makes one). The browser keeps it until it is closed, out of reach of scripts, and sends it to this daemon alone.</p>
+		${problem && html`<${Failure} problem=${problem} onClose=${() => setProblem(null)} />`}
 		<${Field} id="token" label="Token"><input id="token" type="password" autocomplete="off" required value=${text} onInput=${(e) => set(e.target.value)} /><//>
 		<button type="submit" class="button primary">Go on</button></form>`;
 }
@@ -78,7 +91,7 @@ function Token() {
 function Sidebar({ route, onMove }) {
 	const traces = state.traces ?? [], at = route.trace ? traceNamed(route.trace)?.guest : route.guest;
 	return html`<nav class="guests" aria-label="Guests">
-		<div class="guests-head"><h2>Guests</h2><a class="button quiet small" href="#/" onClick=${onMove} aria-current=${!route.guest && !route.trace ? "page" : null}><${Icon} name="plus" />Attach</a></div>
+		<div class="guests-head"><h2>Guests</h2><a class="button quiet small" href="#/" onClick=${onMove} aria-current=${!route.guest && !route.trace && !route.place ? "page" : null}><${Icon} name="plus" />Attach</a></div>
 		${state.guests === null ? html`<${Loading} what="Asking the daemon" />` : state.guests.length === 0 ? html`<p class="hint">None is attached.</p>` :
 			html`<ul>${state.guests.map((g) => html`<li key=${g.name}>
 				<a class="guest-link" href=${linkGuest(g.name)} onClick=${onMove} aria-current=${route.guest === g.name ? "page" : null} data-open=${at === g.name}>
@@ -95,6 +108,8 @@ function Main({ theme }) {
 		return html`<${Token} />`;
 	if (state.guests === null)
 		return state.problem ? html`<${Failure} problem=${state.problem} />` : html`<${Loading} what="Asking the daemon" />`;
+	if (state.route.place === "events")
+		return html`<${EventsView} />`;
 	if (t) {
 		const trace = traceNamed(t);
 		return trace ? html`<${TraceView} key=${t} trace=${trace} view=${view} theme=${theme} />`
@@ -113,8 +128,8 @@ function App() {
 	const [theme, nextTheme, shown] = useTheme();
 	const [menu, setMenu] = useState(false);
 	const main = useRef(null);
-	const { guest: g, trace: t } = state.route;
-	useEffect(() => { document.title = `${t ?? g ?? "Attach a guest"} · hvftrace`; }, [g, t]);
+	const { guest: g, trace: t, place } = state.route;
+	useEffect(() => { document.title = `${t ?? g ?? (place ? "Events" : "Attach a guest")} · hvftrace`; }, [g, t, place]);
 	const lost = state.problem && state.guests !== null && !state.needsToken;
 	return html`<a class="skip" href="#main" onClick=${(e) => { e.preventDefault(); main.current.focus(); }}>To the content</a>
 		<header class="top">
@@ -122,7 +137,7 @@ function App() {
 			<a class="brand" href="#/"><svg viewBox="0 0 20 16" aria-hidden="true"><path d="M1 2h18M5 8h10M9 14h6" /></svg>hvftrace</a>
 			${state.version && html`<span class="faint version">${state.version.version}</span>`}
 			<span class="grow"></span>
-			<a class="top-link" href="/openapi.yaml">API</a><a class="top-link" href="/metrics">Metrics</a>
+			<a class="top-link" href="#/events" aria-current=${state.route.place === "events" ? "page" : null}>Events</a><a class="top-link" href="/openapi.yaml">API</a><a class="top-link" href="/metrics">Metrics</a>
 			<button type="button" class="button quiet small" onClick=${nextTheme} aria-label=${`Colours: ${THEMES[theme][1]}. Change`}><${Icon} name=${THEMES[theme][0]} /><span class="theme-name">${THEMES[theme][1]}</span></button>
 		</header>
 		${lost && html`<div class="lost-daemon" role="alert"><${Icon} name="warn" /> ${state.problem.message}; what is shown may be old. ${state.problem.hint ?? ""}.</div>`}

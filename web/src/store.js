@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the page knows of the daemon, asked once a second while somebody looks; and which place of the page is shown.
 
-import { get } from "./api.js";
+import { get, readLines } from "./api.js";
+import { KEEP_EVENTS } from "./limits.js";
 import { Live } from "./live.js";
 import { TraceSeries, WindowSeries } from "./series.js";
 
 const POLL_MS = 1000;
 const MACHINES_EVERY = 5; // polls
+const SOON_MS = 150;
 
 const listeners = new Set();
 
 export const state = {
 	version: null, guests: null, traces: null, machines: null, machinesNote: null, formats: [], problem: null, needsToken: false,
-	route: { guest: null, trace: null, view: null },
+	events: [],
+	route: { place: null, guest: null, trace: null, view: null },
 };
 export const windows = new Map();	// guest -> WindowSeries
 export const rates = new Map();		// trace -> TraceSeries
@@ -20,6 +23,7 @@ let live = null;
 let polls = 0;
 let timer = 0;
 let polling = false;
+let soon = 0;
 
 export function subscribe(fn) {
 	listeners.add(fn);
@@ -34,7 +38,7 @@ export function changed() {
 /** "#/g/NAME/VIEW" or "#/t/ID/VIEW" */
 export function readRoute(hash) {
 	const [kind, name, view] = hash.replace(/^#\/?/, "").split("/").map((s) => { try { return decodeURIComponent(s); } catch { return ""; } });
-	return { guest: kind === "g" && name ? name : null, trace: kind === "t" && name ? name : null, view: view || null };
+	return { place: kind === "events" ? kind : null, guest: kind === "g" && name ? name : null, trace: kind === "t" && name ? name : null, view: view || null };
 }
 
 export const go = (hash) => { location.hash = hash; };
@@ -136,6 +140,34 @@ export function refresh() {
 	return poll();
 }
 
+function event(text) {
+	const e = JSON.parse(text);
+	if (e.type === "heartbeat" || e.type === "end")
+		return;
+	state.events.push(e);
+	if (state.events.length > KEEP_EVENTS)
+		state.events.splice(0, state.events.length - KEEP_EVENTS);
+	if (!soon)
+		soon = setTimeout(() => { soon = 0; refresh(); }, SOON_MS); // so that what others do shows at once
+}
+
+/** follows the daemon's events, again and again; where it has none the once-a-second look is all there is */
+async function followEvents() {
+	for (let wait = 1000; ; wait = Math.min(2 * wait, 15000)) {
+		const after = state.events.at(-1)?.seq ?? 0;
+		try {
+			await readLines(`/v1/events/stream?after=${after}`, { onLines: (lines) => {
+				lines.filter(Boolean).forEach(event);
+				wait = 1000;
+			} });
+		} catch (e) {
+			if (e.code === "records.gone") // another run of the daemon counts anew
+				state.events = [];
+		}
+		await new Promise((done) => setTimeout(done, wait));
+	}
+}
+
 export function start() {
 	const tick = async () => {
 		if (!document.hidden)
@@ -148,4 +180,5 @@ export function start() {
 	clearTimeout(timer);
 	move();
 	tick();
+	followEvents();
 }

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Looking after guests and traces. See watch.h. */
+#include "api/watch.h"
+
+#include "api/events.h"
+#include "api/registry.h"
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define TRACES_NS (500 * NSEC_PER_MSEC)
+#define GUESTS_NS (5 * NSEC_PER_SEC)
+
+struct watch {
+	pthread_mutex_t lock; /* ending */
+	pthread_cond_t end;
+	pthread_t thread;
+	struct registry *reg;
+	struct events *events;
+	bool ending;
+};
+
+static json_t *trace_event(const struct trace_entry *t)
+{
+	return json_pack("{s:s, s:s}", "guest", t->guest->name, "trace", t->id);
+}
+
+/* This thread alone touches what was told. */
+static void look_at_trace(struct watch *w, struct trace_entry *t)
+{
+	struct trace_info i = { 0 };
+	json_t *more;
+
+	trace_get_info(t->trace, &i);
+	if (i.n_lost > t->lost_told) {
+		more = trace_event(t);
+		json_object_set_new(more, "count",
+				    json_integer((json_int_t)(i.n_lost - t->lost_told)));
+		json_object_set_new(more, "lost", json_integer((json_int_t)i.n_lost));
+		json_object_set_new(more, "records", json_integer((json_int_t)i.n_records));
+		events_add(w->events, "records_lost", more);
+		t->lost_told = i.n_lost;
+	}
+	if (i.state != TRACE_FAILED || t->failure_told)
+		return;
+	t->failure_told = true;
+	more = trace_event(t);
+	json_object_set_new(more, "code", json_string(err_code_name(i.error.code)));
+	json_object_set_new(more, "detail", json_text(i.error.msg));
+	events_add(w->events, "trace_failed", more);
+	if (i.error.code == ERR_GUEST_REBOOTED)
+		events_add(w->events, "guest_rebooted",
+			   json_pack("{s:s}", "guest", t->guest->name));
+}
+
+static void look_at_traces(struct watch *w)
+{
+	struct trace_entry **all;
+	size_t n;
+
+	all = registry_traces(w->reg, NULL, &n);
+	for (size_t k = 0; all && k < n; k++) {
+		look_at_trace(w, all[k]);
+		registry_trace_put(all[k]);
+	}
+	free(all);
+}
+
+/* @g->state_told is this thread's alone, too. */
+static void look_at_guests(struct watch *w)
+{
+	struct guest_entry **all;
+	struct guest_info i;
+	size_t n;
+
+	all = registry_guests(w->reg, &n);
+	for (size_t k = 0; all && k < n; k++) {
+		i = (struct guest_info){ 0 };
+		guest_info(all[k]->guest, &i);
+		if (i.state && strcmp(i.state, "gone") == 0 && !all[k]->gone_told) {
+			all[k]->gone_told = true;
+			events_add(w->events, "guest_gone",
+				   json_pack("{s:s}", "guest", all[k]->name));
+		}
+		registry_guest_put(all[k]);
+	}
+	free(all);
+}
+
+static void *watch(void *arg)
+{
+	struct watch *w = arg;
+	u64 at = monotonic_ns(), guests_at = at;
+	struct timespec until;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->ending) {
+		at = monotonic_ns() + TRACES_NS;
+		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
+		until.tv_nsec = (long)(at % NSEC_PER_SEC);
+		if (pthread_cond_timedwait(&w->end, &w->lock, &until) != ETIMEDOUT)
+			continue;
+		pthread_mutex_unlock(&w->lock);
+		look_at_traces(w);
+		if (monotonic_ns() - guests_at >= GUESTS_NS) {
+			look_at_guests(w);
+			guests_at = monotonic_ns();
+		}
+		pthread_mutex_lock(&w->lock);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
+}
+
+int watch_create(struct registry *reg, struct events *ev, struct watch **ret, struct err *err)
+{
+	struct watch *w = calloc(1, sizeof(*w));
+	pthread_condattr_t attr;
+	int r;
+
+	if (!w)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to look after guests");
+	w->reg = reg;
+	w->events = ev;
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&w->end, &attr);
+	pthread_condattr_destroy(&attr);
+	r = pthread_create(&w->thread, NULL, watch, w);
+	if (r) {
+		free(w);
+		return err_set(err, -r, ERR_NO_MEMORY, 0, "cannot start looking after guests");
+	}
+	*ret = w;
+	return 0;
+}
+
+void watch_destroy(struct watch *w)
+{
+	if (!w)
+		return;
+	pthread_mutex_lock(&w->lock);
+	w->ending = true;
+	pthread_cond_signal(&w->end);
+	pthread_mutex_unlock(&w->lock);
+	pthread_join(w->thread, NULL);
+	pthread_cond_destroy(&w->end);
+	pthread_mutex_destroy(&w->lock);
+	free(w);
+}
