@@ -108,7 +108,7 @@ class Daemon:
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
                 [program, "--listen", f"unix:{self.socket}", "--state-dir", str(self.state_dir)] +
-                (["--listen", "tcp:127.0.0.1:0"] if self.tcp else []),
+                (["--listen", "tcp:127.0.0.1:0", "--allow", "admin=loopback"] if self.tcp else []),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 user=self.user, env=env,
                 preexec_fn=None if self.linger else die_with_parent)

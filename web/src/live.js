@@ -50,6 +50,9 @@ export class Live {
 		this.unparsed = 0;	// lines that are no JSON
 		this.lastSeq = 0;
 		this.skipped = 0;	// older records, not read since they would not be kept
+		this.gone = false;	// what came after lastSeq was overwritten: go on with the oldest that is kept
+		this.fresh = false;	// at the beginning of a stream of all that is kept
+		this.before = 0;	// what such a stream says was lost before its first record
 		this.version = 0;
 		this.abort = new AbortController();
 		this.lastSeq = this.skipped = firstAfter(trace);
@@ -63,9 +66,11 @@ export class Live {
 	/** reads until the trace ends or stop(); begins again where it was when the connection breaks */
 	async run() {
 		for (let wait = 250; this.state !== "closed" && !this.end; wait = Math.min(2 * wait, 5000)) {
-			const before = this.read;
+			const before = this.read, after = this.gone ? 0 : this.lastSeq;
+			this.fresh = after === 0;
+			this.before = 0;
 			try {
-				await readLines(`/v1/traces/${seg(this.id)}/stream?after=${this.lastSeq}`, {
+				await readLines(`/v1/traces/${seg(this.id)}/stream?after=${after}`, {
 					signal: this.abort.signal,
 					onLines: (lines) => this.take(lines),
 				});
@@ -74,6 +79,10 @@ export class Live {
 			} catch (e) {
 				if (this.state === "closed")
 					return;
+				if (e.code === "records.gone" && !this.gone) {
+					this.gone = true;
+					continue;
+				}
 				this.problem = e;
 				this.state = "broken";
 				this.version++;
@@ -126,16 +135,33 @@ export class Live {
 			this.state = "ended";
 			return;
 		case "lost":
+			if (this.fresh) {
+				this.before += r.count;
+				return;
+			}
 			this.lost += r.count;
 			this.records.add("lost", r, 0, 0, 0, String(r.count));
 			this.calls.forgetOpen();
 			this.flame.forgetOpen();
 			return;
 		default:
+			if (this.fresh)
+				this.first(r);
 			this.read++;
 			this.lastSeq = Math.max(this.lastSeq, r.seq || 0);
 			this.record(r);
 		}
+	}
+
+	/** the first record of all that is kept: what is missing before it was overwritten, or lost in the guest */
+	first(r) {
+		const older = Math.max(0, (r.seq || 1) - 1);
+		const missed = this.read ? older - this.lastSeq : this.before - older;
+		this.fresh = this.gone = false;
+		if (!this.read)
+			this.skipped = older;
+		if (missed > 0)
+			this.item({ type: "lost", count: missed });
 	}
 
 	record(r) {

@@ -113,12 +113,12 @@ function Main({ theme }) {
 	if (t) {
 		const trace = traceNamed(t);
 		return trace ? html`<${TraceView} key=${t} trace=${trace} view=${view} theme=${theme} />`
-			: html`<${Empty} title=${`There is no trace ${clean(t, 40)}`}>It was deleted, or the daemon was started anew. <a href="#/">Guests</a><//>`;
+			: html`<${Empty} alone title=${`There is no trace ${clean(t, 40)}`}>It was deleted, or the daemon was started anew. <a href="#/">Guests</a><//>`;
 	}
 	if (g) {
 		const guest = guestNamed(g);
 		return guest ? html`<${GuestView} key=${g} guest=${guest} view=${view} theme=${theme} />`
-			: html`<${Empty} title=${`No guest ${clean(g, 64)} is attached`}>It was detached. <a href="#/">Attach one</a><//>`;
+			: html`<${Empty} alone title=${`No guest ${clean(g, 64)} is attached`}>It was detached. <a href="#/">Attach one</a><//>`;
 	}
 	return html`<header class="page-head"><h1>Attach a guest</h1><p class="lead">A running Linux guest of this host. It is found out from outside, and nothing in it changes until a trace starts.</p></header><${Attach} />`;
 }

@@ -84,8 +84,9 @@ const MARKS = { running: "●", live: "●", stopped: "■", ended: "■", gone:
 export const State = ({ value, label = value }) =>
 	html`<span class=${`state is-${value}`}><span aria-hidden="true">${MARKS[value] ?? "○"}</span> ${label}</span>`;
 
-export const Empty = ({ title, children }) =>
-	html`<div class="empty"><p class="empty-title">${title}</p>${children && html`<div class="empty-text">${children}</div>`}</div>`;
+/** nothing to show, and why; alone: it is all of the page */
+export const Empty = ({ title, alone, children }) =>
+	html`<div class="empty">${alone ? html`<h1 class="empty-title">${title}</h1>` : html`<p class="empty-title">${title}</p>`}${children && html`<div class="empty-text">${children}</div>`}</div>`;
 
 export const Loading = ({ what }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span> ${what}</p>`;
 

@@ -157,6 +157,20 @@ test("bytes of a stream that are no record do no harm", () => {
 	assert.equal(l.state, "ended");
 });
 
+test("records that were overwritten while the page was away are a loss, those before it came are not", () => {
+	const l = make(), n = () => [l.lost, l.skipped, l.lastSeq];
+	l.fresh = true;
+	l.item({ type: "lost", count: 510, after: 0 });
+	l.item(rec("function", "f", 0, { seq: 501 }));
+	assert.deepEqual(n(), [10, 500, 501], "of 510 before the first record 10 were lost in the guest");
+	l.item({ type: "lost", count: 3, after: 501 });
+	l.fresh = l.gone = true;
+	l.item({ type: "lost", count: 600, after: 0 });
+	l.item(rec("function", "f", 0, { seq: 601 }));
+	assert.deepEqual(n(), [112, 500, 601]);
+	assert.equal(l.gone, false);
+});
+
 test("where reading begins", () => {
 	const at = (records, oldest_seq, state) => firstAfter({ records, oldest_seq, state });
 	assert.equal(at(0, 0, "running"), 0);
