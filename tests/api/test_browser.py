@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Chromium over the daemon's engine without guests. Exit status 77: this machine cannot show it."""
+"""The page in Chromium over the daemon's engine without guests. Exit status 77: there is no Chromium here."""
 
 import os
 import re
@@ -24,8 +24,8 @@ def main():
     with Daemon(listen=["tcp:127.0.0.1:0"]) as d, Daemon(listen=["tcp:127.0.0.1:0"]) as asks:
         asks.stop()
         tokens = asks.dir / "tokens"
-        out = subprocess.run([os.environ["HVFTRACE"], "token", "add", "page", "--role", "admin", "--file", tokens],
-                             capture_output=True, text=True, check=True).stdout
+        add = ["token", "add", "page", "--role", "admin", "--file", tokens]
+        out = subprocess.run([os.environ["HVFTRACE"], *add], capture_output=True, text=True, check=True).stdout
         asks.args = ["--tokens", str(tokens)]
         asks.start()
         at = re.findall(r"listening on tcp:(\S+)", asks.log())[-1]

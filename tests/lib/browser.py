@@ -14,11 +14,11 @@ def chromium():
     return os.environ.get("CHROMIUM") or shutil.which("chromium")
 
 
-def needs(*more):
+def needs(browser=True):
     """Why this machine cannot run them; None when it can."""
-    if not shutil.which("node"):
-        return "Node.js (nodejs) is not installed"
-    if "chromium" not in more and not more and not chromium():
+    if not shutil.which("node") or not shutil.which("npm"):
+        return "Node.js and npm (nodejs, npm) are not installed"
+    if browser and not chromium():
         return "Chromium (chromium) is not installed"
     if not (WEB / "node_modules/.package-lock.json").exists():
         return "what the tests take from npm is not there: scripts/setup --tests, or npm ci in web/"
@@ -34,6 +34,6 @@ def shots():
 
 def run(name, env, limit=LIMIT):
     """One file of web/tests/browser; its exit status."""
-    return subprocess.run(["node", "--test", "--test-reporter=spec", f"tests/browser/{name}"], cwd=WEB, timeout=limit,
-                          env=dict(os.environ, CHROMIUM=chromium(), PAGE_SHOTS=str(shots()), NO_COLOR="1", **env),
-                          check=False).returncode
+    env = dict(os.environ, CHROMIUM=chromium(), PAGE_SHOTS=str(shots()), NO_COLOR="1", **env)
+    command = ["node", "--test", "--test-reporter=spec", f"tests/browser/{name}"]
+    return subprocess.run(command, cwd=WEB, env=env, timeout=limit, check=False).returncode
