@@ -19,6 +19,8 @@ export class Series {
 	}
 }
 
+const LEAST_S = 0.9; // between two samples, however often the page looks
+
 const rate = (now, before, s) => Math.max(0, (now - before) / s);
 
 export class TraceSeries extends Series {
@@ -29,6 +31,8 @@ export class TraceSeries extends Series {
 
 	look(t, seconds) {
 		const b = this.before, dt = b ? seconds - b.seconds : 0;
+		if (b && dt < LEAST_S)
+			return;
 		this.before = { seconds, records: t.records, ring: t.lost_ring, torn: t.lost_torn, readers: t.lost_readers };
 		if (dt > 0)
 			this.push(seconds, Object.fromEntries(this.keys.map((k) => [k, rate(this.before[k], b[k], dt)])));
@@ -43,8 +47,10 @@ export class WindowSeries extends Series {
 
 	look(w, seconds) {
 		const b = this.before, dt = b ? seconds - b.seconds : 0;
+		if (b && dt < LEAST_S)
+			return;
 		this.before = { seconds, ...w };
-		if (dt <= 0)
+		if (!b)
 			return;
 		const n = Math.max(0, w.count - b.count), ns = Math.max(0, w.total_ns - b.total_ns);
 		this.push(seconds, { count: n, mean: n ? ns / n / 1e6 : null, stopped: 100 * ns / 1e9 / dt });

@@ -18,7 +18,7 @@ function options(width, lines, el, unit) {
 		width, height: HEIGHT, legend: { show: false }, cursor: { y: false, points: { size: 6 } }, padding: [10, 8, 0, 0],
 		axes: [{ ...axis, space: 90, size: 30, values: (u, list) => list.map((t) => new Date(t * 1000).toLocaleTimeString("en-GB")) }, { ...axis, size: 64, values: (u, list) => list.map((n) => n === null ? "" : unit(n)) }],
 		scales: { x: { range: (u, min, max) => [Math.min(min, max - LEAST_S), max] }, y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-		series: [{}, ...lines.map((l, i) => ({ label: l.label, stroke: v(l.colour), width: 1.75, dash: PATTERNS[i], points: { show: false }, spanGaps: false,
+		series: [{}, ...lines.map((l, i) => ({ label: l.label, stroke: v(l.colour), width: 1.75, dash: PATTERNS[i], points: { show: l.points ?? false, size: 5, fill: v(l.colour) }, spanGaps: false,
 			fill: i === 0 ? v("--accent-weak") : undefined }))],
 	};
 }
@@ -80,7 +80,7 @@ export function Windows({ guest, theme }) {
 			["Mean", w.count ? duration(w.total_ns / w.count) : "-"], ["Memory lent", guest.agent.loaded ? `${(guest.agent.bytes / 1048576).toFixed(1)} MiB` : "none"]]} />
 		${data && data[0].length > 1 ? html`
 			<${Chart} title="Stop windows" theme=${theme} data=${[data[0], data[1]]} unit=${(n) => Number.isInteger(n) ? count(n) : ""} lines=${[{ label: "each second", colour: "--accent" }]} />
-			<${Chart} title="Mean length" theme=${theme} data=${[data[0], data[2]]} unit=${ms} lines=${[{ label: "of those", colour: "--accent" }]} />
+			<${Chart} title="Mean length" theme=${theme} data=${[data[0], data[2]]} unit=${ms} lines=${[{ label: "of those", colour: "--accent", points: true }]} />
 			<${Chart} title="Share of time stopped" theme=${theme} data=${[data[0], data[3]]} unit=${(n) => `${n.toFixed(2)} %`} lines=${[{ label: "all vCPUs", colour: "--accent" }]} />`
 		: html`<${Empty} title="Watching">Once a second; start or stop a trace to see windows.<//>`}`;
 }

@@ -9,13 +9,14 @@ import { Button, Empty, html, useLive, useSize } from "./kit.js";
 
 const HUES = 7;
 
-/** functions of one subsystem look alike: by what their names begin with */
+const families = new Map();
+
+/** functions of one subsystem look alike: a colour by what their names begin with, another for each as they come */
 export function hue(name) {
-	const stem = /^_*([a-z0-9]+)/i.exec(name)?.[1] ?? name;
-	let h = 0x811c9dc5;
-	for (let i = 0; i < stem.length; i++)
-		h = Math.imul(h ^ stem.charCodeAt(i), 0x01000193);
-	return ((h ^ (h >>> 15)) >>> 0) % HUES;
+	const stem = /^_*([a-z0-9]+)/i.exec(name)?.[1] ?? "";
+	if (!families.has(stem) && families.size < 4096)
+		families.set(stem, families.size % HUES);
+	return families.get(stem) ?? 0;
 }
 
 function below(node, name, out = []) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One trace: its state and totals, what can be done with it, and its views.
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { download, open, seg, send } from "../api.js";
 import { commandLine } from "../command.js";
 import { clean, count, plural, since } from "../format.js";
@@ -17,8 +17,8 @@ import { Tree } from "./tree.js";
 const FORMATS = [
 	["text", "Text, as ftrace prints it", "txt", "text/plain"], ["ndjson", "JSON, a line each", "ndjson", "application/x-ndjson"],
 	["recording", "Recording, for hvftrace report", "hvf", "application/vnd.hvftrace.recording"],
-	["trace.dat", "trace.dat: trace-cmd, KernelShark", "dat", null], ["perfetto", "Perfetto", "pftrace", null], ["chrome", "Chrome trace events", "json", null],
-	["speedscope", "speedscope", "speedscope.json", null], ["folded", "Folded stacks", "folded", null], ["ctf", "CTF: babeltrace, Trace Compass", "ctf.tar", null],
+	["trace.dat", "trace-cmd, KernelShark", "dat", null], ["perfetto", "Perfetto", "pftrace", null], ["chrome", "Chrome trace events", "json", null],
+	["speedscope", "speedscope", "speedscope.json", null], ["folded", "Folded stacks", "folded", null], ["ctf", "CTF, Trace Compass", "ctf.tar", null],
 	["falco", "Falco's JSON", "falco.json", "application/vnd.hvftrace.falco"], ["ocsf", "OCSF events", "ocsf.json", "application/vnd.hvftrace.ocsf"],
 ];
 
@@ -39,7 +39,14 @@ function Downloads({ trace, onProblem }) {
 		}
 		setBusy("");
 	};
-	return html`<details class="menu"><summary class="button quiet"><${Icon} name="down" />Download</summary>
+	const box = useRef(null);
+	const leave = (e) => {
+		if (e.type === "keydown" ? e.key === "Escape" : !box.current.contains(e.relatedTarget))
+			box.current.open = false;
+		if (e.type === "keydown" && e.key === "Escape")
+			box.current.querySelector("summary").focus();
+	};
+	return html`<details class="menu" ref=${box} onKeyDown=${leave} onFocusOut=${leave}><summary class="button quiet"><${Icon} name="down" />Download</summary>
 		<div class="menu-box">
 			${!over && html`<p class="hint">Once the trace is stopped.</p>`}
 			<ul>${[...offered, ...listed].map((f) => {
