@@ -3,11 +3,13 @@
 #include "api/body.h"
 
 #include "api/names.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static int no_memory(struct problem *p)
 {
@@ -370,23 +372,6 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 	return 0;
 }
 
-int body_trace_change_parse(const char *data, size_t len, bool *graph_ret, struct problem *p)
-{
-	static const char *const known[] = { "tracer", NULL };
-	const char *tracer;
-	json_t *doc;
-	int r;
-
-	r = load(data, len, &doc, p);
-	if (r < 0)
-		return r;
-	refuse_unknown(doc, known, p);
-	tracer = take_tracer(doc, 2, p); /* that a trace may turn into */
-	*graph_ret = tracer && strcmp(tracer, "function_graph") == 0;
-	json_decref(doc);
-	return p->n_errors ? -EINVAL : 0;
-}
-
 int body_session_parse(const char *data, size_t len, char token_ret[AUTH_TOKEN_TEXT],
 		       struct problem *p)
 {
@@ -418,4 +403,120 @@ void body_trace_deinit(struct body_trace *b)
 	free(b->pids);
 	json_decref(b->doc);
 	*b = (struct body_trace){ 0 };
+}
+
+/* In a change, a tracer that a trace may turn into, or nothing. */
+static void take_turn(struct body_change *b, struct problem *p)
+{
+	const char *tracer;
+
+	b->has_tracer = json_object_get(b->doc, "tracer");
+	if (!b->has_tracer)
+		return;
+	tracer = take_tracer(b->doc, 2, p);
+	b->graph = tracer && strcmp(tracer, "function_graph") == 0;
+}
+
+int body_change_parse(const char *data, size_t len, struct body_change *ret, struct problem *p)
+{
+	static const char *const known[] = { "tracer",  "tracing_on", "filter",
+					     "notrace", "pids",       NULL };
+	struct body_change b = { 0 };
+	struct body_trace lists = { 0 };
+	int r;
+
+	r = load(data, len, &b.doc, p);
+	if (r < 0)
+		return r;
+	refuse_unknown(b.doc, known, p);
+	take_turn(&b, p);
+	b.has_on = json_object_get(b.doc, "tracing_on");
+	take_bool(b.doc, "tracing_on", &b.on, p);
+	b.has_filter = json_object_get(b.doc, "filter") || json_object_get(b.doc, "notrace") ||
+		       json_object_get(b.doc, "pids");
+	/* looked at here, too, so that what is wrong is told before anything is changed */
+	r = take_all_globs(b.doc, &lists, p);
+	if (r == 0)
+		r = take_pids(b.doc, &lists, p);
+	body_trace_deinit(&lists);
+	if (!json_object_size(b.doc))
+		problem_add(p, "", "must have a member: nothing is to be changed");
+	if (r == 0 && p->n_errors)
+		r = -EINVAL;
+	if (r < 0)
+		body_change_deinit(&b);
+	else
+		*ret = b;
+	return r;
+}
+
+void body_change_deinit(struct body_change *b)
+{
+	json_decref(b->doc);
+	*b = (struct body_change){ 0 };
+}
+
+/* RFC 3339. false: it is none, or of no time that the clock can have. */
+static bool parse_time(const char *text, u64 *ns_ret)
+{
+	struct tm tm = { 0 };
+	const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+	int hours, minutes, n = 0;
+	u64 ns = 0, unit = NSEC_PER_SEC / 10;
+	time_t sec;
+	char sign;
+
+	if (!at)
+		return false;
+	if (*at == '.') {
+		for (at++; *at >= '0' && *at <= '9'; at++, unit /= 10)
+			ns += (u64)(*at - '0') * unit;
+	}
+	sec = timegm(&tm);
+	if (sscanf(at, "%c%2d:%2d%n", &sign, &hours, &minutes, &n) == 3 && n == 6 && !at[n] &&
+	    (sign == '+' || sign == '-') && hours >= 0 && minutes >= 0)
+		sec -= (sign == '+' ? 1 : -1) * (hours * 3600 + minutes * 60);
+	else if (strcmp(at, "Z") != 0)
+		return false;
+	if (sec <= 0 || sec > (time_t)(INT64_MAX / NSEC_PER_SEC))
+		return false;
+	*ns_ret = (u64)sec * NSEC_PER_SEC + ns;
+	return true;
+}
+
+int body_marker_parse(const char *data, size_t len, struct body_marker *ret, struct problem *p)
+{
+	static const char *const known[] = { "text", "time", NULL };
+	struct body_marker b = { 0 };
+	const char *at;
+	json_t *v;
+	int r;
+
+	r = load(data, len, &b.doc, p);
+	if (r < 0)
+		return r;
+	refuse_unknown(b.doc, known, p);
+	v = json_object_get(b.doc, "text");
+	if (!v)
+		problem_add(p, "/text", "is required");
+	else
+		b.text = take_string(v, "/text", BODY_MAX_MARKER, p);
+	v = json_object_get(b.doc, "time");
+	at = v ? take_string(v, "/time", 64, p) : NULL;
+	if (at && !parse_time(at, &b.time_ns))
+		problem_add(p, "/time", "must be a time as 2026-01-31T23:59:59.123Z (RFC 3339)");
+	if (b.time_ns > clock_ns(CLOCK_REALTIME) + NSEC_PER_SEC)
+		problem_add(p, "/time", "must not be in the future");
+	if (p->n_errors) {
+		body_marker_deinit(&b);
+		return -EINVAL;
+	}
+	*ret = b;
+	return 0;
+}
+
+void body_marker_deinit(struct body_marker *b)
+{
+	json_decref(b->doc);
+	*b = (struct body_marker){ 0 };
 }

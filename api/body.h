@@ -65,9 +65,32 @@ must_check int body_trace_parse(const char *data, size_t len, struct body_trace 
 				struct problem *p);
 void body_trace_deinit(struct body_trace *b);
 
-/** body_trace_change_parse - PATCH /v1/traces/{t}: is it to follow returns? As body_trace_parse(). */
-must_check int body_trace_change_parse(const char *data, size_t len, bool *graph_ret,
-				       struct problem *p);
+/* PATCH /v1/traces/{t}: what of it is to change. */
+struct body_change {
+	json_t *doc;
+	bool has_tracer, graph;
+	bool has_on, on;
+	bool has_filter; /* @doc has a filter, notrace or pids; they are looked at with the rest of the trace's */
+};
+
+/** body_change_parse - as body_trace_parse() */
+must_check int body_change_parse(const char *data, size_t len, struct body_change *ret,
+				 struct problem *p);
+void body_change_deinit(struct body_change *b);
+
+#define BODY_MAX_MARKER 255
+
+/* POST /v1/traces/{t}/markers. */
+struct body_marker {
+	json_t *doc;
+	const char *text;
+	u64 time_ns; /* CLOCK_REALTIME; 0 when not given */
+};
+
+/** body_marker_parse - as body_trace_parse() */
+must_check int body_marker_parse(const char *data, size_t len, struct body_marker *ret,
+				 struct problem *p);
+void body_marker_deinit(struct body_marker *b);
 
 /** body_session_parse - POST /v1/session. As body_trace_parse(). */
 must_check int body_session_parse(const char *data, size_t len, char token_ret[AUTH_TOKEN_TEXT],

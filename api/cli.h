@@ -140,6 +140,8 @@ int cli_report(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
+int cli_events(struct cli *c, int argc, char **argv);
+int cli_mark(struct cli *c, int argc, char **argv);
 int cli_token(struct cli *c, int argc, char **argv);
 
 #endif

@@ -112,6 +112,14 @@ static const struct cli_verb verbs[] = {
 	  cli_profile },
 	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
 	  "  --force         also while somebody traces it\n", cli_detach },
+	{ "events", "[-f]", "what happened to the daemon, its guests and traces",
+	  "  -f, --follow    and what happens, until Ctrl-C or the daemon stops\n"
+	  "\n  hvftrace --json events -f | jq -c 'select(.type == \"records_lost\")'\n",
+	  cli_events },
+	{ "mark", "TRACE TEXT", "put a text between the records of a running trace",
+	  "  TRACE           its id, as GET /v1/traces and hvftrace events show it\n"
+	  "\n  hvftrace mark t1 'load test begins'\n",
+	  cli_mark },
 	{ "token", "add NAME --role ROLE | list | remove NAME [--file FILE]",
 	  "bearer tokens of a daemon that serves TCP",
 	  "  --role ROLE     viewer, operator or admin\n"

@@ -53,7 +53,8 @@ struct trace_entry {
 	unsigned refs, users, streams;
 	char id[24];
 	struct guest_entry *guest; /* a reference */
-	json_t *request; /* what was asked for, with a mode */
+	json_t *request; /* what was asked for, with a mode; registry_trace_request() */
+	char snapshot_of[24]; /* "" for none */
 	pthread_mutex_t op;
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
@@ -123,12 +124,27 @@ must_check int registry_trace_start(struct guest_entry *g, const struct body_tra
 				    struct trace_entry **ret, struct err *err);
 
 /**
- * registry_trace_set_graph - make a trace whose user the caller is follow returns, or no more
+ * registry_trace_change - change a running trace whose user the caller is
  *
- * Return: 0; -EBUSY it is not running (conflict); or what trace_set_graph() returns, as -EINVAL (bad_request)
- * when an option of it needs returns.
+ * Tracer, then filters, then whether it records; what came before a failure stays changed. Return: 0; -EBUSY
+ * it is not running (conflict); or what trace_set_graph(), trace_set_filter(), trace_set_recording() return.
  */
-must_check int registry_trace_set_graph(struct trace_entry *t, bool on, struct err *err);
+must_check int registry_trace_change(struct trace_entry *t, const struct body_change *change,
+				     struct err *err);
+
+/**
+ * registry_trace_mark - put a marker into a trace whose user the caller is
+ * @host_ns: when; 0 becomes now. Return: what trace_mark() returns.
+ */
+must_check int registry_trace_mark(struct trace_entry *t, const char *text, u64 *host_ns,
+				   struct err *err);
+
+/** registry_trace_snapshot - as registry_trace_start(), of what @t has now. Return: what trace_snapshot() returns. */
+must_check int registry_trace_snapshot(struct trace_entry *t, struct trace_entry **ret,
+				       struct err *err);
+
+/** registry_trace_request - what was asked for, as it is now; a new reference */
+json_t *registry_trace_request(struct trace_entry *t);
 
 /** registry_trace_stop - stop a trace whose user the caller is; records stay readable */
 must_check int registry_trace_stop(struct trace_entry *t, struct err *err);

@@ -23,6 +23,15 @@ struct registry {
 void guest_entry_unref(struct guest_entry *g);
 void trace_entry_unref(struct trace_entry *t);
 
+/** registry_new_entry - a trace's, that nobody knows yet; takes the reference of @request; NULL without memory */
+struct trace_entry *registry_new_entry(struct guest_entry *g, json_t *request);
+/** registry_publish - with an id, in the list; the caller is a user and has a reference */
+void registry_publish(struct trace_entry *t);
+/** registry_trace_opts - of what was asked for; points into it */
+void registry_trace_opts(const struct body_trace *body, struct trace_opts *ret);
+/** registry_trace_event - tell what became of @t. Context: a user. */
+void registry_trace_event(struct trace_entry *t, const char *type);
+
 /** registry_close_traces - stop and forget every trace of @g, whatever fails */
 void registry_close_traces(struct guest_entry *g);
 

@@ -44,7 +44,7 @@ static void event_of(struct trace_entry *t, const char *type, const struct trace
 			     i->state != TRACE_RUNNING && i->restore.verified));
 }
 
-static void event(struct trace_entry *t, const char *type)
+void registry_trace_event(struct trace_entry *t, const char *type)
 {
 	struct trace_info i = { 0 };
 
@@ -79,17 +79,16 @@ static json_t *request_doc(const struct body_trace *body)
 	return doc;
 }
 
-static struct trace_entry *new_entry(struct guest_entry *g, const struct body_trace *body)
+struct trace_entry *registry_new_entry(struct guest_entry *g, json_t *request)
 {
 	struct trace_entry *t = calloc(1, sizeof(*t));
 
-	if (!t)
-		return NULL;
-	t->request = request_doc(body);
-	if (!t->request) {
+	if (!t || !request) {
 		free(t);
+		json_decref(request);
 		return NULL;
 	}
+	t->request = request;
 	t->reg = g->reg;
 	t->guest = g;
 	t->state = ENTRY_OPENING;
@@ -101,7 +100,7 @@ static struct trace_entry *new_entry(struct guest_entry *g, const struct body_tr
 	return t;
 }
 
-static void publish(struct trace_entry *t)
+void registry_publish(struct trace_entry *t)
 {
 	struct registry *reg = t->reg;
 	struct trace_entry **at;
@@ -118,10 +117,9 @@ static void publish(struct trace_entry *t)
 	pthread_mutex_unlock(&reg->lock);
 }
 
-int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
-			 struct trace_entry **ret, struct err *err)
+void registry_trace_opts(const struct body_trace *body, struct trace_opts *ret)
 {
-	struct trace_opts opts = {
+	*ret = (struct trace_opts){
 		.tracer = body->tracer,
 		.filter = body->filter,
 		.n_filter = body->n_filter,
@@ -144,11 +142,18 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};
-	struct trace_entry *t = new_entry(g, body);
+}
+
+int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
+			 struct trace_entry **ret, struct err *err)
+{
+	struct trace_opts opts;
+	struct trace_entry *t = registry_new_entry(g, request_doc(body));
 	int r;
 
 	if (!t)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another trace");
+	registry_trace_opts(body, &opts);
 	r = trace_start(g->guest, &opts, &t->trace, err);
 	if (r < 0) {
 		pthread_mutex_lock(&g->reg->lock);
@@ -156,34 +161,12 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 		pthread_mutex_unlock(&g->reg->lock);
 		return r;
 	}
-	publish(t);
+	registry_publish(t);
 	trace_set_notify(t->trace, notify, t);
 	log_info("trace %s of guest %s: started", t->id, g->name);
-	event(t, "trace_started");
+	registry_trace_event(t, "trace_started");
 	*ret = t;
 	return 0;
-}
-
-int registry_trace_set_graph(struct trace_entry *t, bool on, struct err *err)
-{
-	struct trace_info info;
-	int r;
-
-	pthread_mutex_lock(&t->op);
-	trace_get_info(t->trace, &info);
-	if (info.state == TRACE_RUNNING) {
-		atomic_store(&t->switched, true); /* first, for who begins to read meanwhile */
-		r = trace_set_graph(t->trace, on, err);
-	} else {
-		r = err_set(err, -EBUSY, ERR_CONFLICT, 0, "trace %s is not running any more",
-			    t->id);
-	}
-	pthread_mutex_unlock(&t->op);
-	if (r == 0) {
-		log_info("trace %s: %s from now on", t->id, on ? "function_graph" : "function");
-		event(t, "trace_changed");
-	}
-	return r;
 }
 
 int registry_trace_stop(struct trace_entry *t, struct err *err)
@@ -195,7 +178,7 @@ int registry_trace_stop(struct trace_entry *t, struct err *err)
 	was = state_of(t);
 	r = trace_stop(t->trace, err);
 	if (r == 0 && was == TRACE_RUNNING && state_of(t) == TRACE_STOPPED)
-		event(t, "trace_stopped");
+		registry_trace_event(t, "trace_stopped");
 	pthread_mutex_unlock(&t->op);
 	hub_wake(t->reg->hub, t);
 	return r;

@@ -36,15 +36,15 @@ static json_t *failure_doc(const struct trace_info *i)
 }
 
 /* Part of the request, or an empty array where it had none. */
-static json_t *asked(struct trace_entry *t, const char *key)
+static json_t *asked(json_t *request, const char *key)
 {
-	json_t *v = json_object_get(t->request, key);
+	json_t *v = json_object_get(request, key);
 
 	return v ? json_incref(v) : json_array();
 }
 
 /* Of the options, those that were asked for. */
-static json_t *options_doc(struct trace_entry *t)
+static json_t *options_doc(json_t *request)
 {
 	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
 					       "threshold_ns", "irqs",          "sleep_time",
@@ -53,7 +53,7 @@ static json_t *options_doc(struct trace_entry *t)
 	json_t *doc = json_object(), *v;
 
 	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
-		v = json_object_get(t->request, options[i]);
+		v = json_object_get(request, options[i]);
 		if (v && json_object_set(doc, options[i], v)) {
 			json_decref(doc);
 			doc = NULL;
@@ -88,8 +88,8 @@ static json_t *calls_doc(const struct trace_info *i)
 
 json_t *trace_doc(struct trace_entry *t)
 {
+	json_t *request = registry_trace_request(t), *doc;
 	struct trace_info i = { 0 };
-	json_t *doc;
 
 	if (t->trace)
 		trace_get_info(t->trace, &i);
@@ -97,9 +97,10 @@ json_t *trace_doc(struct trace_entry *t)
 		i = t->last;
 	doc = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
 			t->guest->name, "tracer", i.tracer, "state", state_names[i.state], "filter",
-			asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
-			asked(t, "pids"), "options", options_doc(t), "mode",
-			json_object_get(t->request, "mode"));
+			asked(request, "filter"), "notrace", asked(request, "notrace"), "pids",
+			asked(request, "pids"), "options", options_doc(request), "mode",
+			json_object_get(request, "mode"));
+	json_decref(request);
 	if (!doc)
 		return NULL;
 	json_object_update_new(
@@ -109,6 +110,10 @@ json_t *trace_doc(struct trace_entry *t)
 			       (json_int_t)i.oldest_seq, "lost", (json_int_t)i.n_lost, "lost_ring",
 			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn,
 			       "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
+	json_object_update_new(
+		doc, json_pack("{s:b, s:o}", "tracing_on", i.state == TRACE_RUNNING && !i.paused,
+			       "snapshot_of",
+			       t->snapshot_of[0] ? json_string(t->snapshot_of) : json_null()));
 	json_object_update_new(
 		doc, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "graph", graph_doc(&i), "syscalls",
 			       calls_doc(&i), "started", json_time(i.started_ns), "stopped",
@@ -216,20 +221,61 @@ void res_traces_get(struct request *rq)
 
 void res_traces_change(struct request *rq)
 {
+	struct body_change change = { 0 };
 	struct trace_entry *t;
 	struct err err = { 0 };
 	struct problem p;
-	bool graph;
 
 	t = get(rq);
 	if (!t)
 		return;
-	if (body_trace_change_parse(rq->body.data, rq->body.len, &graph, &p) < 0)
+	if (body_change_parse(rq->body.data, rq->body.len, &change, &p) < 0)
 		request_problem(rq, &p);
-	else if (registry_trace_set_graph(t, graph, &err) < 0)
+	else if (registry_trace_change(t, &change, &err) < 0)
 		request_error(rq, &err);
 	else
 		request_json(rq, 200, trace_doc(t));
+	body_change_deinit(&change);
+	registry_trace_put(t);
+}
+
+void res_traces_mark(struct request *rq)
+{
+	struct body_marker marker = { 0 };
+	struct trace_entry *t;
+	struct err err = { 0 };
+	struct problem p;
+
+	t = get(rq);
+	if (!t)
+		return;
+	if (body_marker_parse(rq->body.data, rq->body.len, &marker, &p) < 0)
+		request_problem(rq, &p);
+	else if (registry_trace_mark(t, marker.text, &marker.time_ns, &err) < 0)
+		request_error(rq, &err);
+	else
+		request_json(rq, 201,
+			     json_pack("{s:s, s:o}", "text", marker.text, "time",
+				       json_time(marker.time_ns)));
+	body_marker_deinit(&marker);
+	registry_trace_put(t);
+}
+
+void res_traces_snapshot(struct request *rq)
+{
+	struct trace_entry *t = get(rq), *snapshot;
+	struct err err = { 0 };
+
+	if (!t)
+		return;
+	if (registry_trace_snapshot(t, &snapshot, &err) < 0) {
+		request_error(rq, &err);
+	} else {
+		snprintf(rq->reply.location, sizeof(rq->reply.location), "/v1/traces/%s",
+			 snapshot->id);
+		request_json(rq, 201, trace_doc(snapshot));
+		registry_trace_put(snapshot);
+	}
 	registry_trace_put(t);
 }
 
@@ -310,11 +356,18 @@ static void add_page(struct buf *b, struct trace_entry *t, const struct trace_re
 	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
 
+static bool is_syscalls(struct trace_entry *t)
+{
+	struct trace_info i = { 0 };
+
+	trace_get_info(t->trace, &i);
+	return strcmp(i.tracer, "syscalls") == 0;
+}
+
 /* Answer with the records after @after, at most @limit. Context: a user of @t. */
 static void answer_records(struct request *rq, struct trace_entry *t, u64 after, u64 limit)
 {
-	bool syscalls =
-		strcmp(json_string_value(json_object_get(t->request, "tracer")), "syscalls") == 0;
+	bool syscalls = is_syscalls(t);
 	struct sys_out *calls = syscalls ? sys_out_create(SYS_JSON, "") : NULL;
 	/* a whole call at least */
 	size_t max = syscalls ? MAX((size_t)limit, (size_t)SYS_PARTS_MAX) : limit;

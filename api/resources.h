@@ -34,6 +34,8 @@ void res_guest_traces_list(struct request *rq);
 void res_traces_create(struct request *rq);
 void res_traces_get(struct request *rq);
 void res_traces_change(struct request *rq);
+void res_traces_mark(struct request *rq);
+void res_traces_snapshot(struct request *rq);
 void res_traces_stop(struct request *rq);
 void res_traces_delete(struct request *rq);
 void res_traces_records(struct request *rq);

@@ -46,6 +46,8 @@ static const struct route routes[] = {
 	{ "GET", "/v1/traces/{t}", res_traces_get, 0, { NULL }, ROLE_VIEWER },
 	{ "PATCH", "/v1/traces/{t}", res_traces_change, ROUTE_BODY, { NULL }, ROLE_OPERATOR },
 	{ "DELETE", "/v1/traces/{t}", res_traces_delete, 0, { "force" }, ROLE_OPERATOR },
+	{ "POST", "/v1/traces/{t}/markers", res_traces_mark, ROUTE_BODY, { NULL }, ROLE_OPERATOR },
+	{ "POST", "/v1/traces/{t}/snapshot", res_traces_snapshot, 0, { NULL }, ROLE_OPERATOR },
 	{ "POST", "/v1/traces/{t}/stop", res_traces_stop, 0, { NULL }, ROLE_OPERATOR },
 	{ "GET",
 	  "/v1/traces/{t}/records",

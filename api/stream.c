@@ -451,6 +451,7 @@ static const char *first_tracer(struct trace_entry *t, u64 after, const struct t
 
 static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after)
 {
+	json_t *request = registry_trace_request(t);
 	struct guest_info g = { 0 };
 	struct trace_info i = { 0 };
 
@@ -460,7 +461,8 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 	snprintf(meta->guest, sizeof(meta->guest), "%.63s", t->guest->name);
 	snprintf(meta->release, sizeof(meta->release), "%s", g.release);
 	meta->vcpus = g.vcpus;
-	meta->args = json_is_true(json_object_get(t->request, "args"));
+	meta->args = json_is_true(json_object_get(request, "args"));
+	json_decref(request);
 	meta->started_ns = i.started_ns;
 	meta->n_records = i.n_records;
 	meta->n_lost = i.n_lost;

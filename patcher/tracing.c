@@ -73,15 +73,32 @@ static int choose_tracer(struct guest *g, bool graph, struct err *err)
 	return !rc && g->agent.graph ? ftrace_disable_ftrace_graph_caller(g, err) : rc;
 }
 
-int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err)
+static int check_pids(const struct tracing_opts *opts, struct err *err)
+{
+	if (opts->n_pids > AGENT_MAX_PIDS)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d pids, not %zu",
+			       AGENT_MAX_PIDS, opts->n_pids);
+	return 0;
+}
+
+/* Context: the agent is off, @opts are checked. */
+static int set_pids(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	u32 pids[AGENT_MAX_PIDS] = { 0 };
 	int rc;
 
-	if (opts->n_pids > AGENT_MAX_PIDS)
-		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d pids, not %zu",
-			       AGENT_MAX_PIDS, opts->n_pids);
-	rc = guest_check_alive(g, err);
+	if (opts->n_pids)
+		memcpy(pids, opts->pids, opts->n_pids * sizeof(*pids));
+	rc = agent_write_header(g, HEADER(pids), pids, sizeof(pids), err);
+	return rc ? rc : set_u32(g, HEADER(n_pids), (u32)opts->n_pids, err);
+}
+
+int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	int rc = check_pids(opts, err);
+
+	if (!rc)
+		rc = guest_check_alive(g, err);
 	if (!rc && g->n_armed) /* could not be put back earlier */
 		rc = ftrace_make_nop(g, NULL, err);
 	if (!rc)
@@ -89,15 +106,11 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 	if (rc)
 		return rc;
 	g->agent.header.mode = opts->overwrite ? AGENT_MODE_OVERWRITE : AGENT_MODE_DISCARD;
-	if (opts->n_pids)
-		memcpy(pids, opts->pids, opts->n_pids * sizeof(*pids));
 	rc = set_u32(g, HEADER(enabled), 0, err);
 	if (!rc)
 		rc = set_u32(g, HEADER(mode), g->agent.header.mode, err);
 	if (!rc)
-		rc = agent_write_header(g, HEADER(pids), pids, sizeof(pids), err);
-	if (!rc)
-		rc = set_u32(g, HEADER(n_pids), (u32)opts->n_pids, err);
+		rc = set_pids(g, opts, err);
 	for (u32 cpu = 0; !rc && cpu < g->agent.header.nr_cpus; cpu++)
 		rc = begin_ring(g, AGENT_CPU_OFF + (size_t)cpu * AGENT_CPU_BYTES, err);
 	if (!rc)
@@ -129,6 +142,33 @@ int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_count
 	if (rc && ftrace_make_nop(g, NULL, &undo))
 		err_wrap(err, "could not be undone now, the journal keeps it (%.60s)", undo.msg);
 	return rc;
+}
+
+int tracing_set_enabled(struct guest *g, bool on, struct err *err)
+{
+	int rc = guest_check_alive(g, err);
+
+	return rc ? rc : set_u32(g, HEADER(enabled), on, err);
+}
+
+int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *site, size_t n,
+		  bool on, struct tracing_counts *ret, struct err *err)
+{
+	int rc = check_pids(opts, err);
+
+	if (!rc)
+		rc = tracing_set_enabled(g, false, err);
+	if (!rc)
+		rc = ftrace_make_nop(g, NULL, err);
+	if (!rc)
+		rc = set_pids(g, opts, err);
+	if (!rc)
+		rc = options_write(g, opts, err);
+	if (!rc)
+		rc = choose_tracer(g, opts->graph, err);
+	if (!rc)
+		rc = tracing_arm(g, site, n, ret, err);
+	return rc || on ? rc : tracing_set_enabled(g, false, err);
 }
 
 /* A return address that stays hijacked is passive, and no reason to fail a stop. */

@@ -122,6 +122,19 @@ must_check int tracing_collect(struct guest *g,
 /** tracing_graph_stats - no lock needed; false: cannot read */
 bool tracing_graph_stats(struct guest *g, struct tracing_graph *ret);
 
+/** tracing_set_enabled - the agent records, or returns at once; sites stay armed */
+must_check int tracing_set_enabled(struct guest *g, bool on, struct err *err);
+
+/**
+ * tracing_rearm - of a trace that runs: other sites and other filters from now on
+ * @on: the agent is switched on then
+ *
+ * Rings, open calls and the tracer stay; options are all of @opts, those that did not change too. On failure
+ * nothing is armed.
+ */
+must_check int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *site,
+			     size_t n, bool on, struct tracing_counts *ret, struct err *err);
+
 /** tracing_off - switch the agent off; sites stay armed. For a trace that failed. */
 void tracing_off(struct guest *g);
 

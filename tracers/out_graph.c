@@ -337,6 +337,10 @@ static char *add_return(char *p, const struct out_graph *o, struct cpu *c,
 static char *add_comment(char *p, const struct trace_record *r, const struct output_names *names)
 {
 	p = add_indent(FMT_LIT(p, "              |  "), r);
+	if (r->type == TRACE_MARKER) {
+		p = fmt_printable(FMT_LIT(p, "/* "), r->text, strnlen(r->text, TRACE_MARKER_MAX));
+		return FMT_LIT(p, " */\n");
+	}
 	if (r->type == TRACE_SWITCH)
 		return FMT_LIT(fmt_switch(FMT_LIT(p, "/* "), r), " */\n");
 	p = add_sym(FMT_LIT(p, "/* "), r->ip, names);
@@ -360,7 +364,7 @@ static void print(struct out_graph *o, struct buf *b, const struct held *h,
 		b->failed = true;
 		return;
 	}
-	if (r->type != TRACE_GRAPH_NEVER)
+	if (r->type != TRACE_GRAPH_NEVER && r->type != TRACE_MARKER)
 		p = add_switch(p, o, c, r);
 	p = add_prologue(p, o, r);
 	if (r->type == TRACE_GRAPH_ENTRY)
@@ -419,7 +423,7 @@ void out_graph_record(struct out_graph *o, struct buf *b, const struct trace_rec
 		b->failed = true;
 		return;
 	}
-	is_end = r->type != TRACE_GRAPH_NEVER && settle(o, c, r);
+	is_end = r->type != TRACE_GRAPH_NEVER && r->type != TRACE_MARKER && settle(o, c, r);
 	if (!is_end) {
 		if (o->next - o->first == HOLD_MAX)
 			print_first(o, b, names);

@@ -141,12 +141,15 @@ static const char *const type_names[] = {
 	[TRACE_GRAPH_NEVER] = "graph_never",
 	[TRACE_SWITCH] = "switch",
 	[TRACE_TRACER] = "tracer",
+	[TRACE_MARKER] = "marker",
 };
 
 static char *add_type(char *p, u8 type)
 {
-	const char *name =
-		type_names[type < ARRAY_SIZE(type_names) && type ? type : TRACE_FUNCTION];
+	const char *name = type < ARRAY_SIZE(type_names) ? type_names[type] : NULL;
+
+	if (!name)
+		name = type_names[TRACE_FUNCTION];
 
 	p = fmt_bytes(FMT_LIT(p, ",\"type\":\""), name, strlen(name));
 	*p++ = '"';
@@ -205,6 +208,10 @@ void out_json_record(struct buf *b, const struct trace_record *r, const struct o
 	if (r->type == TRACE_TRACER) {
 		p = FMT_LIT(p, ",\"tracer\":\"function");
 		p = FMT_LIT(r->depth ? FMT_LIT(p, "_graph") : p, "\"");
+	} else if (r->type == TRACE_MARKER) {
+		p = fmt_json_escaped(FMT_LIT(p, ",\"text\":\""), r->text,
+				     strnlen(r->text, TRACE_MARKER_MAX));
+		*p++ = '"';
 	} else if (r->type == TRACE_SWITCH) {
 		p = fmt_u64(FMT_LIT(add_task(p, r), ",\"prev_pid\":"), r->prev_pid);
 		p = add_context(p, r->ctx);

@@ -158,11 +158,17 @@ static void add_record(struct buf *b, const struct trace_record *r,
 
 	if (!p)
 		return;
-	p = add_task(p, r);
+	if (r->type == TRACE_MARKER) /* as what is written to trace_marker, but by no task */
+		p = FMT_LIT(p, "          <host>-0      ");
+	else
+		p = add_task(p, r);
 	p = add_cpu(p, r->cpu);
 	out_text_flags(r->ctx, p);
 	p = add_time(p + 5, r->ts_ns);
-	if (r->type == TRACE_SWITCH) {
+	if (r->type == TRACE_MARKER) {
+		p = fmt_printable(FMT_LIT(p, "tracing_mark_write: "), r->text,
+				  strnlen(r->text, TRACE_MARKER_MAX));
+	} else if (r->type == TRACE_SWITCH) {
 		p = fmt_switch(p, r);
 	} else {
 		p = add_sym(p, r->ip, names);

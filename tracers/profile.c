@@ -242,7 +242,7 @@ int profile_add(struct profile *p, const struct trace_record *r)
 	struct profile_row *row;
 	struct task *t;
 
-	if (r->type == TRACE_SWITCH || r->type == TRACE_TRACER)
+	if (r->type == TRACE_SWITCH || r->type == TRACE_TRACER || r->type == TRACE_MARKER)
 		return 0;
 	if (r->type == TRACE_GRAPH_RETURN)
 		return add_return(p, r);

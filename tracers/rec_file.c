@@ -324,7 +324,8 @@ struct rec_refs {
 
 static u8 *put_changes(u8 *p, struct rec_state *s, const struct trace_record *r, u32 task, u8 more)
 {
-	u8 *flags = p++, f = (u8)(r->type << REC_TYPE_SHIFT);
+	u8 *flags = p++,
+	   f = (u8)(r->type == TRACE_MARKER ? REC_TYPE_MARKER : r->type << REC_TYPE_SHIFT);
 
 	if (r->seq != s->seq + 1) {
 		f |= REC_F_SEQ;
@@ -352,7 +353,7 @@ static u8 *put_changes(u8 *p, struct rec_state *s, const struct trace_record *r,
 
 static bool has_function(const struct trace_record *r)
 {
-	return r->type != TRACE_SWITCH && r->type != TRACE_TRACER;
+	return r->type != TRACE_SWITCH && r->type != TRACE_TRACER && r->type != TRACE_MARKER;
 }
 
 static u8 n_words(const struct trace_record *r)
@@ -383,6 +384,15 @@ static u8 *put_call(u8 *p, const struct trace_record *r, const struct rec_refs *
 	return p;
 }
 
+static u8 *put_text(u8 *p, const char *text)
+{
+	u8 len = (u8)strnlen(text, TRACE_MARKER_MAX);
+
+	*p++ = len;
+	memcpy(p, text, len);
+	return p + len;
+}
+
 static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r,
 		      const struct rec_refs *refs)
 {
@@ -395,6 +405,8 @@ static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r,
 		return put_varint(p, r->prev_pid);
 	if (r->type == TRACE_TRACER)
 		return put_varint(p, r->depth);
+	if (r->type == TRACE_MARKER)
+		return put_text(p, r->text);
 	return put_call(p, r, refs, more);
 }
 

@@ -68,19 +68,20 @@
 #define REC_CHUNK_END     'E'
 
 /* flags of a record; bits 7..5 hold the type (enum trace_type) */
-#define REC_F_SEQ      0x01
-#define REC_F_CPU      0x02
-#define REC_F_TASK     0x04
-#define REC_F_CTX      0x08
-#define REC_F_MORE     0x10 /* more flags follow; before version 3 it must be clear */
-#define REC_TYPE_SHIFT 5
+#define REC_F_SEQ       0x01
+#define REC_F_CPU       0x02
+#define REC_F_TASK      0x04
+#define REC_F_CTX       0x08
+#define REC_F_MORE      0x10 /* more flags follow; before version 3 it must be clear */
+#define REC_TYPE_SHIFT  5
+#define REC_TYPE_MARKER 0 /* for TRACE_MARKER, which has no room there */
 /* more flags; the others must be clear */
 #define REC_M_WORDS 0x01
 #define REC_M_DEPTH 0x02
 
 /* the longest record: two flags and n, eight varints and the words */
 #define REC_VARINT_MAX 10
-#define REC_RECORD_MAX (3 + (8 + TRACE_MAX_ARGS) * REC_VARINT_MAX)
+#define REC_RECORD_MAX (3 + (8 + TRACE_MAX_ARGS) * REC_VARINT_MAX + 1 + TRACE_MARKER_MAX)
 
 /** rec_crc32 - go on with @crc (0 to begin) over @len bytes; CRC-32 as in IEEE 802.3 and zlib */
 u32 rec_crc32(u32 crc, const void *data, size_t len);

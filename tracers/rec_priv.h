@@ -29,6 +29,11 @@ struct rec_task {
 	char comm[TRACE_COMM_LEN + 1];
 };
 
+struct rec_text {
+	struct rec_text *next;
+	char text[];
+};
+
 struct arena_block;
 
 struct rec_reader {
@@ -52,6 +57,7 @@ struct rec_reader {
 	u32 *by_addr; /* hash of addresses; index + 1 */
 	size_t by_addr_slots; /* a power of two, at least twice n_syms */
 	struct rec_task *tasks;
+	struct rec_text *texts; /* of markers */
 	struct arena_block *arena;
 	size_t arena_left;
 };

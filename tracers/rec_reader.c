@@ -259,6 +259,23 @@ static bool read_new_call(struct rec_reader *r, u8 flags)
 	return !(more & REC_M_WORDS) || read_words(r);
 }
 
+/* It stays until the reader is closed: who looks ahead has several. */
+static bool read_text(struct rec_reader *r)
+{
+	struct rec_text *t;
+	u8 len;
+
+	if (!cursor_u8(&r->cur, &len) || !len || cursor_left(&r->cur) < len)
+		return false;
+	t = calloc(1, sizeof(*t) + len + 1);
+	if (!t)
+		return false;
+	t->next = r->texts;
+	r->texts = t;
+	r->prev.text = t->text;
+	return cursor_bytes(&r->cur, t->text, len);
+}
+
 /* What follows the time. */
 static bool read_body(struct rec_reader *r, u8 flags)
 {
@@ -284,6 +301,8 @@ static bool read_body(struct rec_reader *r, u8 flags)
 			return false;
 		p->depth = (u16)v;
 		return true;
+	case TRACE_MARKER:
+		return !(flags & REC_F_MORE) && read_text(r);
 	default:
 		return false;
 	}
@@ -294,6 +313,7 @@ static void clear_body(struct trace_record *p)
 {
 	p->ip = p->parent = p->duration_ns = p->retval = 0;
 	p->prev_pid = 0;
+	p->text = NULL;
 	p->depth = 0;
 	p->has_retval = false;
 	p->n_args = 0;
@@ -310,6 +330,8 @@ static int read_record(struct rec_reader *r, struct trace_record *rec, struct er
 	clear_body(&r->prev);
 	ok = cursor_u8(&r->cur, &flags) && read_changes(r, flags) && get_varint(&r->cur, &ts);
 	r->prev.type = flags >> REC_TYPE_SHIFT;
+	if (r->version == REC_VERSION && r->prev.type == REC_TYPE_MARKER)
+		r->prev.type = TRACE_MARKER;
 	if (!ok || !read_body(r, flags))
 		return bad(r, err, "a record does not make sense");
 	t = &r->tasks[r->prev_task];
@@ -480,6 +502,12 @@ void rec_reader_close(struct rec_reader *r)
 		return;
 	if (r->file)
 		(void)fclose(r->file);
+	while (r->texts) {
+		struct rec_text *next = r->texts->next;
+
+		free(r->texts);
+		r->texts = next;
+	}
 	rec_defs_deinit(r);
 	free(r->payload);
 	free(r);

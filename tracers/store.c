@@ -29,7 +29,7 @@ struct entry {
 	u32 pid : 22, duration1 : 10; /* duration 41..32; not TRACE_GRAPH_RETURN: n_args */
 	u32 tgid : 22, duration2 : 10; /* duration 51..42 */
 	u16 comm, cpu;
-	u16 ctx : 11, type : 3, retval : 1;
+	u16 ctx : 11, type : 4, retval : 1;
 	u16 depth;
 };
 
@@ -101,6 +101,32 @@ void store_destroy(struct store *s)
 	free(s);
 }
 
+/* Of what is kept at this moment; the appending thread waits for as long as copying takes. */
+int store_copy(struct store *s, struct store **ret, struct err *err)
+{
+	size_t n = s->mask + 1;
+	struct store *c;
+	int rc;
+
+	rc = store_create((u32)n, s->n_words, &c, err);
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	c->newest = s->newest;
+	c->commless = s->commless;
+	c->free_comm = s->free_comm;
+	memcpy(c->heads, s->heads, sizeof(s->heads));
+	memcpy(c->comms, s->comms, sizeof(s->comms));
+	/* what was never written is not touched: its pages are not there */
+	n = MIN(n, s->newest + 1);
+	memcpy(c->entries, s->entries, n * sizeof(s->entries[0]));
+	if (s->words)
+		memcpy(c->words, s->words, n * s->n_words * sizeof(*s->words));
+	pthread_mutex_unlock(&s->lock);
+	*ret = c;
+	return 0;
+}
+
 static u16 *comm_head(struct store *s, const char text[TRACE_COMM_LEN])
 {
 	u64 word[2];
@@ -156,6 +182,11 @@ static u32 values(const struct store *s, const struct trace_record *r)
 	return MIN(r->type == TRACE_GRAPH_RETURN ? (u32)r->has_retval : r->n_args, s->n_words);
 }
 
+static bool has_number(u8 type)
+{
+	return type == TRACE_SWITCH || type == TRACE_MARKER;
+}
+
 static void append_one(struct store *s, struct trace_record *r)
 {
 	struct entry *e = &s->entries[(s->newest + 1) & s->mask];
@@ -168,7 +199,7 @@ static void append_one(struct store *s, struct trace_record *r)
 	*e = (struct entry){
 		.ts_ns = r->ts_ns,
 		.ip = (u32)r->ip,
-		.parent = r->type == TRACE_SWITCH ? r->prev_pid : low,
+		.parent = has_number(r->type) ? r->prev_pid : low,
 		.pid = r->pid & AGENT_PID_MASK,
 		.duration1 = (is_return ? (u32)(ns >> 32) : n) & 0x3ff,
 		/* what the guest says, and no tgid if it is larger than any can be */
@@ -177,7 +208,7 @@ static void append_one(struct store *s, struct trace_record *r)
 		.comm = comm_get(s, r->comm),
 		.cpu = r->cpu,
 		.ctx = (u32)r->ctx & AGENT_CTX_MASK,
-		.type = (u32)r->type & 7,
+		.type = (u32)r->type & 15,
 		.retval = is_return && n,
 		.depth = r->depth,
 	};
@@ -231,7 +262,7 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 		.type = e->type,
 		.depth = e->depth,
 	};
-	if (e->type == TRACE_SWITCH)
+	if (has_number(e->type))
 		ret->prev_pid = e->parent;
 	else if (e->type != TRACE_TRACER)
 		get_call(s, seq, e, ret);

@@ -28,6 +28,8 @@ struct store_info {
  */
 must_check int store_create(u32 records, u32 words, struct store **ret, struct err *err);
 void store_destroy(struct store *s);
+/** store_copy - another one with the same records. Context: any thread. Return: 0; -ENOMEM. */
+must_check int store_copy(struct store *s, struct store **ret, struct err *err);
 
 /**
  * store_append - add @n records

@@ -57,8 +57,16 @@ void sys_out_boot(struct sys_out *o, u64 boot_ns)
 void sys_out_record(struct sys_out *o, struct buf *b, const struct trace_record *r,
 		    const struct output_names *names)
 {
-	const struct syscall_event *e = sys_reader_add(o->reader, r, names);
+	const struct syscall_event *e;
 
+	if (r->type == TRACE_MARKER) {
+		if (o->format == SYS_JSON)
+			out_json_record(b, r, names);
+		else if (o->format == SYS_TEXT)
+			out_text_record(b, r, names);
+		return;
+	}
+	e = sys_reader_add(o->reader, r, names);
 	if (!e)
 		return;
 	switch (o->format) {

@@ -19,7 +19,7 @@
 /* Indexed by is-it-graph. */
 static const char *const tracers[] = { "function", "function_graph" };
 
-static int check_pids(struct guest *g, const struct trace_opts *opts, struct err *err)
+int trace_check_pids(struct guest *g, const struct trace_opts *opts, struct err *err)
 {
 	if (opts->n_pids > AGENT_MAX_PIDS)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d pids, not %zu",
@@ -40,9 +40,8 @@ static int prototype(void *arg, const char *name, struct kernel_func *ret)
 	return kernel_btf_func(arg, name, ret);
 }
 
-/* Which call sites, and what of them. Guest lock held. */
-static int choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
-		  struct err *err)
+int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
+		 struct err *err)
 {
 	struct kernel *k = guest_kernel(t->g);
 	struct choose_input in = { .sites = { kernel_sites(k), kernel_site_count(k),
@@ -86,24 +85,31 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 	return 0;
 }
 
+void trace_agent_opts(const struct trace *t, const struct trace_opts *opts,
+		      struct tracing_opts *ret)
+{
+	*ret = (struct tracing_opts){ .overwrite = opts->overwrite,
+				      .graph = t->graph,
+				      .pids = opts->pids,
+				      .n_pids = opts->n_pids,
+				      .max_depth = opts->max_depth,
+				      .no_irqs = opts->no_irqs,
+				      .roots = opts->n_graph,
+				      .switches = opts->switches || opts->no_sleep_time };
+}
+
 /* Guest lock held. */
 static int start_locked(struct trace *t, const struct trace_opts *opts, struct err *err)
 {
-	struct tracing_opts to = { .overwrite = opts->overwrite,
-				   .graph = t->graph,
-				   .pids = opts->pids,
-				   .n_pids = opts->n_pids,
-				   .max_depth = opts->max_depth,
-				   .no_irqs = opts->no_irqs,
-				   .roots = opts->n_graph,
-				   .switches = opts->switches || opts->no_sleep_time };
+	struct tracing_opts to;
 	_cleanup_(choice_deinit) struct choice c = { 0 };
 	struct tracing_counts counts;
 	int rc;
 
-	rc = check_pids(t->g, opts, err);
+	trace_agent_opts(t, opts, &to);
+	rc = trace_check_pids(t->g, opts, err);
 	if (!rc)
-		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : choose(t, opts, &c, err);
+		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : trace_choose(t, opts, &c, err);
 	if (!rc)
 		rc = trace_clock_init(guest_kernel(t->g), &t->mem, &t->clock, err);
 	if (rc)
@@ -136,13 +142,14 @@ static void end_thread(struct trace *t)
 	t->thread_runs = false;
 }
 
-static void trace_free(struct trace *t)
+void trace_free(struct trace *t)
 {
 	end_thread(t);
 	drain_destroy(t->drain);
 	trace_clock_deinit(&t->clock);
 	trace_sys_destroy(t->sys);
 	store_destroy(t->store);
+	trace_markers_destroy(t->markers);
 	free(t->late.call);
 	free(t->turn_late.call);
 	pthread_cond_destroy(&t->wake);
@@ -256,6 +263,7 @@ static int stop_trace(struct trace *t, struct err *err)
 	if (t->info.state != TRACE_FAILED && drain_finish(t->drain, FINISH_WAIT_NS, &drain_err))
 		trace_failed(t, &drain_err);
 	trace_sys_finish(t);
+	(void)trace_take_markers(t, true);
 	trace_flush(t);
 	trace_update_losses(t);
 	trace_update_graph(t);
@@ -410,7 +418,10 @@ void trace_get_info(struct trace *t, struct trace_info *ret)
 
 int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *err)
 {
-	return store_read(t->store, after, page, err);
+	int rc = store_read(t->store, after, page, err);
+
+	trace_fill_markers(t, page);
+	return rc;
 }
 
 void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)

@@ -23,6 +23,7 @@ enum trace_type {
 	TRACE_SWITCH, /* opts.switches: @cpu turned from task @prev_pid to @pid; no function */
 	TRACE_TRACER, /* trace_set_graph(): those after it are function_graph's if @depth, else function's */
 	TRACE_SYSCALL, /* syscalls: a part of a call; see tracers/sys_parts.h */
+	TRACE_MARKER, /* trace_mark(): a text from the host, of no task */
 };
 
 #define TRACE_MAX_ARGS 6
@@ -42,7 +43,8 @@ struct trace_record {
 	u8 type; /* enum trace_type */
 	u8 n_args; /* words in args */
 	bool has_retval;
-	u32 prev_pid; /* TRACE_SWITCH */
+	u32 prev_pid; /* TRACE_SWITCH; TRACE_MARKER: which, before it has its text */
+	const char *text; /* TRACE_MARKER; as good as the trace or reader it came from */
 	s32 nr; /* TRACE_GRAPH_ENTRY of a system call: orig_ax; -1: not known */
 	u64 args[TRACE_MAX_ARGS]; /* as passed in registers; entry and function records */
 	u64 retval; /* rax, as much of it as the type has is meaningful */
@@ -96,6 +98,7 @@ struct trace_info {
 	size_t n_skipped; /* matched but left alone: in use by the guest, disabled, denied */
 	u64 n_records; /* so far; the newest seq */
 	u64 oldest_seq; /* the oldest that a reader can still have */
+	bool paused; /* trace_set_recording(): sites are armed, nothing is recorded */
 	u64 n_lost; /* all kinds together */
 	u64 lost_ring; /* ring full in the guest, or overwritten there before they were read */
 	u64 lost_torn; /* records whose check failed */
@@ -142,6 +145,44 @@ must_check int trace_start(struct guest *g, const struct trace_opts *opts, struc
  * tracing_collect() and tracing_set_graph() return.
  */
 must_check int trace_set_graph(struct trace *t, bool on, struct err *err);
+
+/**
+ * trace_set_recording - record from now on, or no more; sites stay armed, as with tracing_on
+ *
+ * Calls that are open when it is turned off still return through the agent, and are told.
+ * Return: 0, also when it is so already; -EBUSY it was stopped (conflict); what tracing_set_enabled() returns.
+ */
+must_check int trace_set_recording(struct trace *t, bool on, struct err *err);
+
+/**
+ * trace_set_filter - go on with other functions and tasks
+ * @opts: all of the trace's options, with another filter, notrace or pids
+ *
+ * Between, for as long as two rounds of patching take, nothing is recorded. Chosen first: when that fails
+ * nothing has changed. When arming fails nothing is armed any more, and the trace goes on without functions.
+ * Return: 0; -EBUSY it was stopped (conflict); -EINVAL it is one of system calls (bad_request); what
+ * trace_start() returns.
+ */
+must_check int trace_set_filter(struct trace *t, const struct trace_opts *opts, struct err *err);
+
+#define TRACE_MARKER_MAX  255 /* bytes of a marker */
+#define TRACE_MAX_MARKERS 4096 /* of a trace */
+
+/**
+ * trace_mark - put a text into the trace, between its records
+ * @host_ns: CLOCK_REALTIME of it, not in the future; how it fits the guest's clock is known to some ms
+ *
+ * It comes to readers within the drain's next rounds; before the first record, with that.
+ * Return: 0; -EBUSY it was stopped (conflict); -ENOSPC it has too many (trace.markers); -ENOMEM.
+ */
+must_check int trace_mark(struct trace *t, const char *text, u64 host_ns, struct err *err);
+
+/**
+ * trace_snapshot - what is kept of a trace now, as a trace of its own that is stopped
+ *
+ * Return: 0; -ENOMEM. Undo: trace_destroy(), before the guest is detached.
+ */
+must_check int trace_snapshot(struct trace *t, struct trace **ret, struct err *err);
 
 /** trace_stop - disarm, drain what is left; records stay readable. Stopping twice is fine. */
 must_check int trace_stop(struct trace *t, struct err *err);

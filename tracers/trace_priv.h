@@ -15,6 +15,8 @@
 
 #define TRACE_BATCH 256u
 
+struct trace_markers;
+
 /* Calls that will never return, as the patcher found them. */
 struct unreturned {
 	struct tracing_unreturned *call;
@@ -36,6 +38,7 @@ struct trace_sys;
 
 struct trace {
 	struct guest *g;
+	struct trace_markers *markers; /* NULL before the first */
 	struct trace_sys *sys; /* syscalls: what that needs; else NULL */
 	struct sym_mem mem;
 	struct trace_clock clock;
@@ -77,6 +80,30 @@ void trace_keep_record(void *arg, const struct trace_record *r);
 /** trace_thread - drains until trace.stop; a pthread's start */
 void *trace_thread(void *arg);
 
+/* trace.c, for trace_control.c */
+int trace_check_pids(struct guest *g, const struct trace_opts *opts, struct err *err);
+/** trace_choose - which call sites, and what of them. Context: guest lock held. */
+int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
+		 struct err *err);
+/** trace_agent_opts - what the agent is asked for, but sites and threshold */
+void trace_agent_opts(const struct trace *t, const struct trace_opts *opts,
+		      struct tracing_opts *ret);
+void trace_free(struct trace *t);
+
+/* trace_mark.c */
+void trace_markers_destroy(struct trace_markers *m);
+/** trace_markers_copy - for a snapshot. Return: 0; -ENOMEM. */
+must_check int trace_markers_copy(struct trace *from, struct trace *to, struct err *err);
+/**
+ * trace_take_markers - into the store, those that their time is known of
+ * @all: also the others
+ *
+ * Return: how many. Context: the trace's thread, or there is none.
+ */
+size_t trace_take_markers(struct trace *t, bool all);
+/** trace_fill_markers - their texts into what was read. Context: any thread. */
+void trace_fill_markers(struct trace *t, struct trace_page *page);
+
 /* Context: the trace's thread, or there is none. */
 void trace_flush(struct trace *t);
 void trace_update_losses(struct trace *t);
@@ -99,6 +126,8 @@ void trace_sys_take(struct trace *t, const struct trace_record *r);
 void trace_sys_finish(struct trace *t);
 /** trace_sys_counts - into t->info; t->lock held */
 void trace_sys_counts(struct trace *t);
+/** trace_sys_copy - for a snapshot: names of calls and their arguments. Return: 0; -ENOMEM; the table's. */
+must_check int trace_sys_copy(struct trace *to, struct err *err);
 /** trace_sys_func - trace_func() */
 bool trace_sys_func(struct trace *t, u64 ip, struct kernel_func *ret);
 

@@ -70,6 +70,19 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 	return 0;
 }
 
+int trace_sys_copy(struct trace *to, struct err *err)
+{
+	int rc;
+
+	to->sys = calloc(1, sizeof(*to->sys));
+	if (!to->sys)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a snapshot");
+	guest_lock(to->g);
+	rc = syscall_table_load(guest_kernel(to->g), &to->mem, &to->sys->table, err);
+	guest_unlock(to->g);
+	return rc;
+}
+
 void trace_sys_take(struct trace *t, const struct trace_record *r)
 {
 	sys_feed_add(t->sys->feed, r);

@@ -276,6 +276,7 @@ static void drain_until_stop(struct trace *t)
 			drain_failed(t, &err);
 			return;
 		}
+		n += trace_take_markers(t, false);
 		trace_flush(t);
 		trace_update_losses(t);
 		if (n)

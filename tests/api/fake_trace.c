@@ -23,7 +23,7 @@
 #include "tracers/filter.h"
 #include "tracers/trace.h"
 
-#include "fake_engine.h"
+#include "fake_trace.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -33,29 +33,6 @@
 
 #define DEFAULT_BUFFER 65536
 #define BOOT_NS        5000000000ull
-#define FAKE_TURNS     64
-
-struct trace {
-	struct guest *guest;
-	pthread_mutex_t lock;
-	pthread_cond_t end;
-	pthread_t thread;
-	pthread_mutex_t notify_lock; /* so that the notifier is gone once it was taken away */
-	void (*notify)(void *arg);
-	void *notify_arg;
-	struct trace_info info;
-	u64 lost_every, per_tick, dies_at;
-	u32 kept;
-	bool ending, joined, args, retval;
-	const char *needs_graph; /* an option */
-	/* from which record on it is function_graph, or no more; that record says so, but for the first */
-	struct {
-		u64 from;
-		bool graph;
-	} turns[FAKE_TURNS];
-	size_t n_turns;
-	size_t armed[FAKE_FUNCTIONS];
-};
 
 static u64 now_ns(clockid_t clock)
 {
@@ -181,7 +158,7 @@ static void *drain(void *arg)
 		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
 		until.tv_nsec = (long)(at % NSEC_PER_SEC);
 		pthread_cond_timedwait(&t->end, &t->lock, &until);
-		if (t->ending || !t->per_tick)
+		if (t->ending || !t->per_tick || t->info.paused)
 			continue;
 		produce(t);
 		pthread_mutex_unlock(&t->lock);
@@ -229,10 +206,11 @@ int trace_set_graph(struct trace *t, bool on, struct err *err)
 	return r;
 }
 
-static void choose(struct trace *t, const struct trace_opts *o)
+void fake_choose(struct trace *t, const struct trace_opts *o)
 {
 	const struct kernel *k = &t->guest->kernel;
 
+	t->info.n_functions = t->info.n_skipped = 0;
 	for (size_t i = 0; i < FAKE_FUNCTIONS; i++) {
 		const struct ftrace_site *s = &k->sites[i];
 
@@ -346,7 +324,7 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	t->args = opts->args;
 	t->retval = opts->retval;
 	log_options(opts);
-	choose(t, opts);
+	fake_choose(t, opts);
 	set_rate(t);
 	guest_lock(g);
 	r = refuse(t, opts, err);
@@ -381,6 +359,8 @@ int trace_stop(struct trace *t, struct err *err)
 	struct guest *g = t->guest;
 	bool fails;
 
+	if (t->is_snapshot)
+		return 0;
 	guest_lock(g);
 	fails = fake_is(g, "fake-stop") && g->n_stops++ == 0;
 	guest_unlock(g);
@@ -420,8 +400,11 @@ void trace_destroy(struct trace *t)
 	if (!t->joined)
 		(void)!trace_stop(t, &err);
 	guest_lock(t->guest);
-	t->guest->has_trace = false;
+	if (!t->is_snapshot)
+		t->guest->has_trace = false;
 	guest_unlock(t->guest);
+	for (size_t i = 0; i < t->n_markers; i++)
+		free(t->markers[i].text);
 	pthread_cond_destroy(&t->end);
 	pthread_mutex_destroy(&t->notify_lock);
 	pthread_mutex_destroy(&t->lock);
@@ -450,6 +433,7 @@ static size_t turn_of(struct trace *t, u64 seq)
 int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *err)
 {
 	u64 newest, oldest, seq;
+	const char *mark;
 
 	page->n = 0;
 	pthread_mutex_lock(&t->lock);
@@ -474,6 +458,14 @@ int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *
 							      .depth = t->turns[k].graph };
 		else if (t->turns[k].graph)
 			graph_record_at(t, nth - !!k, &page->buf[i]);
+		pthread_mutex_lock(&t->lock);
+		mark = fake_mark_of(t, page->buf[i].seq);
+		pthread_mutex_unlock(&t->lock);
+		if (mark)
+			page->buf[i] = (struct trace_record){ .seq = page->buf[i].seq,
+							      .ts_ns = page->buf[i].ts_ns,
+							      .type = TRACE_MARKER,
+							      .text = mark };
 		if (t->args && page->buf[i].ip && page->buf[i].type <= TRACE_GRAPH_ENTRY)
 			add_args(&page->buf[i]);
 	}

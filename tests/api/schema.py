@@ -93,6 +93,9 @@ class Validator:
     def kw_maxItems(self, arg, value, where, _):  # noqa: N802
         self.need(len(value) <= arg, where, "too many items")
 
+    def kw_minProperties(self, arg, value, where, _):  # noqa: N802
+        self.need(len(value) >= arg, where, "too few members")
+
     def kw_oneOf(self, arg, value, where, _):  # noqa: N802
         n = sum(self.matches(s, value) for s in arg)
         if n != 1:

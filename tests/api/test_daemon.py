@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import SLOW, Daemon, TestCase, until
+from harness import SLOW, Daemon, Reply, TestCase, until
 
 
 def run(*args):
@@ -48,6 +48,30 @@ class Options(TestCase):
                 self.assertEqual(len(p.stderr.splitlines()), 1, p.stderr)
                 self.assertIn(words, p.stderr)
             self.assertTrue(pathlib.Path(d, "file").exists())
+
+
+class Stopping(TestCase):
+    def test_requests_meanwhile(self):
+        """Who is still connected is told; what is under way is finished."""
+        with Daemon() as d:
+            c = d.connection()
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                attach = pool.submit(d.attach, "fake-gate")
+                d.until_it_waits()
+
+                def ask():
+                    c.request("GET", "/v1/guests")
+                    r = c.getresponse()
+                    return Reply(r, r.read())
+                self.assertEqual(ask().status, 200)
+                d.process.send_signal(signal.SIGTERM)
+                reply = until("it is told", lambda: (lambda r: r if r.status != 200 else None)(ask()))
+                self.problem(reply, 503, "shutting_down")
+                d.open_gate()
+                self.assertEqual(attach.result()["name"], "g")
+            c.close()
+            self.assertEqual(d.process.wait(20), 0)
+            d.process = None
 
 
 class Sockets(TestCase):

@@ -16,6 +16,18 @@ class Codes(DaemonCase):
     def test_the_list_is_read(self):
         self.assertGreater(len(codes()), 30)
 
+    def test_those_that_only_http_knows_are_asked_for(self):
+        """Each is what some test expects of a request."""
+        known = re.findall(r'X\(PROBLEM_\w+,\s*"([^"]+)"', (TOP / "api/problem.h").read_text())
+        self.assertGreater(len(known), 8)
+        tests = "".join(p.read_text() for p in (TOP / "tests/api").glob("test_*.py"))
+        for code in known:
+            self.assertTrue(re.search(rf'[0-9]{{3}},\s+"{code}"\)', tests), code)
+        document = (TOP / "api/openapi.yaml").read_text()
+        for code in known:
+            self.assertTrue(f"`{code}`" in document or code in ("not_acceptable", "unsupported_media_type",
+                                                               "method_not_allowed", "not_found"), code)
+
     def test_each_from_attaching(self):
         for code, status, hint in codes():
             p = self.problem(self.d.request("POST", "/v1/guests", {"target": f"qemu:/err/{code}"}),

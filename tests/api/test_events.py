@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from harness import Daemon, DaemonCase, Stream, TestCase, until
+from harness import CliCase, Daemon, DaemonCase, Stream, TestCase, until
 
 
 class Events(DaemonCase):
@@ -99,6 +99,38 @@ class Events(DaemonCase):
         more = self.d.get(f"/v1/events?after={page['next_after']}")
         self.assertEqual(more["items"][0]["seq"], page["items"][-1]["seq"] + 1)
         slow.close()
+
+
+class Command(CliCase):
+    def test_list(self):
+        self.d.attach()
+        t = self.d.trace()
+        self.run_ok("mark", t, "load \x1b[31m begins")
+        lines = self.out("events").splitlines()
+        self.assertEqual([x.split()[1] for x in lines],
+                         ["daemon_started", "guest_attached", "trace_started", "marker"])
+        self.assertRegex(lines[1], r"^20\S+Z guest_attached guest=g target=qemu:/fake$")
+        self.assertTrue(lines[3].endswith(f"guest=g trace={t} text=load ?[31m begins"), lines[3])
+        self.assertEqual([json.loads(x) for x in self.out("--json", "events").splitlines()],
+                         self.d.get("/v1/events")["items"])
+        self.assertEqual(json.loads(self.out("--json", "mark", t, "x"))["text"], "x")
+        self.fails("mark", "t99", "x", words=("not_found",))
+        self.fails("mark", t, status=2)
+        self.fails("events", "x", status=2)
+
+    def test_follow(self):
+        p = self.start("events", "-f")
+        self.assertIn(b"daemon_started", p.stdout.readline())
+        self.d.attach()
+        self.assertIn(b" guest_attached guest=g ", p.stdout.readline())
+        self.d.stop()
+        rest = p.stdout.read().decode()
+        self.assertEqual([x.split()[1] for x in rest.splitlines()],
+                         ["daemon_stopping", "guest_detached", "end"])
+        self.assertIn("verified=yes", rest)
+        self.assertEqual((p.wait(10), p.stderr.read()), (0, b""))
+        p.stdout.close()
+        p.stderr.close()
 
 
 class Restarts(TestCase):

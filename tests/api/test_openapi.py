@@ -34,7 +34,7 @@ class Paths(DaemonCase):
         self.assertEqual(self.d.request("GET", "/openapi.yaml").text.decode(), TEXT)
 
     def test_same_paths_and_methods(self):
-        self.assertEqual(len(paths()), 20)
+        self.assertEqual(len(paths()), 22)
         for path, methods in paths().items():
             r = self.d.request("BREW", path.replace("{g}", "x").replace("{t}", "t1"))
             self.problem(r, 405, "method_not_allowed")
@@ -96,6 +96,11 @@ class Answers(DaemonCase):
         for path in ("/v1/traces", f"/v1/traces/{t}", f"/v1/traces/{f}", f"/v1/traces/{t}/records",
                      f"/v1/traces/{f}/records", "/v1/guests/g", "/v1/guests/g/traces"):
             self.ask("GET", path)
+        self.ask("POST", f"/v1/traces/{t}/markers", {"text": "here"}, 201)
+        self.ask("POST", f"/v1/traces/{t}/markers", {"text": ""}, 400)
+        self.ask("GET", f"/v1/traces/{t}/records")
+        self.ask("POST", f"/v1/traces/{t}/snapshot", status=201)
+        self.ask("GET", "/v1/events")
         self.ask("POST", f"/v1/traces/{t}/stop")
         self.ask("DELETE", f"/v1/traces/{t}")
         self.ask("DELETE", f"/v1/traces/{f}")
@@ -109,8 +114,11 @@ class Answers(DaemonCase):
                 content = op["requestBody"]["content"]["application/json"]
                 self.validator.check(content["schema"], content["example"])
                 if "{t}" in path:
-                    self.d.attach("h/fake", "h")
-                    self.ask("PATCH", path.replace("{t}", self.d.trace("h")), content["example"])
+                    name = path.rsplit("/", 1)[1].strip("{}")
+                    self.d.attach(f"{name}/fake", name)
+                    method = next(m for m in item if item[m] is op)
+                    self.ask(method.upper(), path.replace("{t}", self.d.trace(name)), content["example"],
+                             201 if method == "post" else 200)
                 elif path == "/v1/session":  # nobody has this token, which must not be the body's fault
                     self.ask("POST", path, content["example"], 401)
                 elif path == "/v1/guests":  # no such guest here, but it must not be the body's fault
@@ -159,7 +167,10 @@ class Answers(DaemonCase):
         self.d.attach()
         t = self.d.trace()
         for body in ({}, {"tracer": "function"}, {"tracer": "function_graph"}, {"tracer": "x"},
-                     {"tracer": None}, {"tracer": "function", "filter": []}):
+                     {"tracer": None}, {"tracer": "function", "filter": []}, {"tracing_on": False},
+                     {"tracing_on": 1}, {"tracing_on": True}, {"filter": ["vfs_*"]}, {"filter": "x"},
+                     {"notrace": [""]}, {"notrace": ["tcp_*"]}, {"pids": [0]}, {"pids": [1]}, {"pids": []},
+                     {"mode": "discard"}):
             schema = self.doc["components"]["schemas"]["TraceChange"]
             r = self.d.request("PATCH", f"/v1/traces/{t}", body)
             self.assertEqual(r.status, 200 if self.validator.matches(schema, body) else 400, body)

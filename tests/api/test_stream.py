@@ -28,7 +28,8 @@ class Streams(DaemonCase):
             items = [x for x in s if x["type"] != "heartbeat"]
         self.assertEqual([x["seq"] for x in items[:-1]], list(range(2, doc["records"] + 1)))
         self.assertEqual(items[-1], {"type": "end", "seq": doc["records"], "reason": "stopped",
-                                     "records": doc["records"], "lost": 0, "functions": 251, "restored": 251, "verified": True})
+                                     "records": doc["records"], "lost": 0, "functions": 251, "restored": 251,
+                                     "verified": True})
 
     def test_going_on_after_a_break(self):
         self.d.attach()

@@ -151,7 +151,7 @@ class Traces(DaemonCase):
         self.d.attach("fake-dies")
         self.problem(self.change("t1", "function"), 404, "not_found")
         t = self.d.trace()
-        for body, where in (({}, "/tracer"), ({"tracer": "x"}, "/tracer"), ({"tracer": None}, "/tracer"),
+        for body, where in (({}, ""), ({"tracer": "x"}, "/tracer"), ({"tracer": None}, "/tracer"),
                             ({"tracer": "function", "state": "stopped"}, "/state")):
             p = self.problem(self.d.request("PATCH", f"/v1/traces/{t}", body), 400, "bad_request")
             self.assertEqual(self.pointers(p), [where])

@@ -102,13 +102,21 @@ static void fuzz_trace(const char *data, size_t len)
 
 static void fuzz_change(const char *data, size_t len)
 {
+	struct body_change change;
+	struct body_marker marker;
 	struct problem p;
-	bool graph;
 	int r;
 
-	r = body_trace_change_parse(data, len, &graph, &p);
+	r = body_change_parse(data, len, &change, &p);
 	if (r < 0)
 		check_problem(r, &p);
+	else
+		body_change_deinit(&change);
+	r = body_marker_parse(data, len, &marker, &p);
+	if (r < 0)
+		check_problem(r, &p);
+	else
+		body_marker_deinit(&marker);
 }
 
 static void fuzz_name(const char *data, size_t len)

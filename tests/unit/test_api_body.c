@@ -134,21 +134,62 @@ static void changes_are_read(void **state)
 					   "",
 					   "{\"tracer\":1}",
 					   "{\"tracer\":\"x\"}",
+					   "{\"tracer\":\"syscalls\"}",
+					   "{\"tracing_on\":1}",
+					   "{\"filter\":\"a\"}",
+					   "{\"notrace\":[1]}",
+					   "{\"pids\":[0]}",
 					   "{\"tracer\":\"function\",\"mode\":\"discard\"}" };
 	static const char on[] = "{\"tracer\":\"function_graph\"}";
-	static const char off[] = "{\"tracer\":\"function\"}";
+	static const char off[] = "{\"tracer\":\"function\",\"tracing_on\":false,\"filter\":[]}";
+	struct body_change b;
 	struct problem p;
-	bool graph = false;
 
 	(void)state;
-	assert_int_equal(body_trace_change_parse(on, strlen(on), &graph, &p), 0);
-	assert_true(graph);
-	assert_int_equal(body_trace_change_parse(off, strlen(off), &graph, &p), 0);
-	assert_false(graph);
+	assert_int_equal(body_change_parse(on, strlen(on), &b, &p), 0);
+	assert_true(b.has_tracer && b.graph && !b.has_on && !b.has_filter);
+	body_change_deinit(&b);
+	assert_int_equal(body_change_parse(off, strlen(off), &b, &p), 0);
+	assert_true(b.has_tracer && !b.graph && b.has_on && !b.on && b.has_filter);
+	body_change_deinit(&b);
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
-		assert_int_equal(body_trace_change_parse(bad[i], strlen(bad[i]), &graph, &p),
-				 -EINVAL);
+		assert_int_equal(body_change_parse(bad[i], strlen(bad[i]), &b, &p), -EINVAL);
 		assert_int_equal(p.status, 400);
+	}
+}
+
+static void markers_are_read(void **state)
+{
+	static const struct {
+		const char *text;
+		u64 ns; /* 0: bad */
+	} times[] = {
+		{ "2026-01-31T23:59:59Z", 1769903999000000000 },
+		{ "2026-01-31T23:59:59.25Z", 1769903999250000000 },
+		{ "2026-01-31T23:59:59.123456789123Z", 1769903999123456789 },
+		{ "2026-02-01T01:29:59+01:30", 1769903999000000000 },
+		{ "2026-01-31T22:59:59-01:00", 1769903999000000000 },
+		{ "2026-01-31T23:59:59", 0 },
+		{ "2026-01-31T23:59:59Zx", 0 },
+		{ "2026-01-31T23:59:59+1:00", 0 },
+		{ "2026-01-31", 0 },
+		{ "1969-01-31T23:59:59Z", 0 },
+		{ "9999-12-31T23:59:59Z", 0 },
+	};
+	char doc[128];
+	struct body_marker b;
+	struct problem p;
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(times); i++) {
+		snprintf(doc, sizeof(doc), "{\"text\":\"a\",\"time\":\"%s\"}", times[i].text);
+		assert_int_equal(body_marker_parse(doc, strlen(doc), &b, &p),
+				 times[i].ns ? 0 : -EINVAL);
+		if (!times[i].ns)
+			continue;
+		assert_string_equal(b.text, "a");
+		assert_int_equal(b.time_ns, times[i].ns);
+		body_marker_deinit(&b);
 	}
 }
 
@@ -199,6 +240,7 @@ int main(void)
 		cmocka_unit_test(graph_options_are_judged),
 		cmocka_unit_test(at_most_so_many_faults_are_told),
 		cmocka_unit_test(changes_are_read),
+		cmocka_unit_test(markers_are_read),
 		cmocka_unit_test(a_duplicate_is_pointed_at),
 		cmocka_unit_test(bytes_past_the_end_do_not_count),
 		cmocka_unit_test(empty_is_nothing_or_an_empty_object),

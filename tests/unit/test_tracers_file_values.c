@@ -250,7 +250,10 @@ static void forged_values_are_refused(void **state)
 		{ 'R', START "\xc0\0\x02", 9 + 3, false }, /* no such tracer */
 		{ 'R', START "\xe0\0\0\0\0", 9 + 5, true },
 		{ 'R', START "\xe0\0\0\0", 9 + 4, false },
-		{ 'R', START "\x00\0\0\0\0", 9 + 5, false },
+		{ 'R', START "\x00\0\0\0\0", 9 + 5, false }, /* a marker without text */
+		{ 'R', START "\x00\0\2ab", 9 + 5, true },
+		{ 'R', START "\x00\0\3ab", 9 + 5, false },
+		{ 'R', START "\x10\0\2ab", 9 + 5, false },
 		/* symbol, n_regs, n_params, kind, size, reg, name, type */
 		{ 'P', "\0\0\0\0\0\0\0\0\0\0", 10, true },
 		{ 'P', "\1\0\0\0\0\0\0\0\0\0", 10, false }, /* symbol 1 */
