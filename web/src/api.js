@@ -88,7 +88,7 @@ export async function download(path, name, accept) {
 	const url = URL.createObjectURL(await r.blob());
 	const a = document.createElement("a");
 	a.href = url;
-	a.download = name;
+	a.download = /filename="([\w.-]+)"/.exec(r.headers.get("Content-Disposition") ?? "")?.[1] ?? name;
 	a.click();
 	setTimeout(() => URL.revokeObjectURL(url), 60000);
 }

@@ -17,7 +17,7 @@ import { Tree } from "./tree.js";
 const FORMATS = [
 	["text", "Text, as ftrace prints it", "txt", "text/plain"], ["ndjson", "JSON, a line each", "ndjson", "application/x-ndjson"],
 	["recording", "Recording, for hvftrace report", "hvf", "application/vnd.hvftrace.recording"],
-	["trace.dat", "trace-cmd, KernelShark", "dat", null], ["perfetto", "Perfetto", "pftrace", null], ["chrome", "Chrome trace events", "json", null],
+	["trace.dat", "trace-cmd, KernelShark", "dat", null], ["trace.dat.v7", "trace-cmd, compressed", "v7.dat", null], ["perfetto", "Perfetto", "pftrace", null], ["chrome", "Chrome trace events", "json", null],
 	["speedscope", "speedscope", "speedscope.json", null], ["folded", "Folded stacks", "folded", null], ["ctf", "CTF, Trace Compass", "ctf.tar", null],
 	["falco", "Falco's JSON", "falco.json", "application/vnd.hvftrace.falco"], ["ocsf", "OCSF events", "ocsf.json", "application/vnd.hvftrace.ocsf"],
 ];
@@ -25,7 +25,8 @@ const FORMATS = [
 function Downloads({ trace, onProblem }) {
 	const [busy, setBusy] = useState("");
 	const x = state.export ?? { path: null, formats: [] }, over = trace.state !== "running";
-	const offered = FORMATS.filter(([id]) => (id !== "falco" && id !== "ocsf") || trace.tracer === "syscalls");
+	const timed = trace.tracer !== "function";
+	const offered = FORMATS.filter(([id]) => ["falco", "ocsf"].includes(id) ? trace.tracer === "syscalls" : timed || !["folded", "speedscope"].includes(id));
 	const listed = x.formats.filter((f) => !FORMATS.some(([id]) => id === f)).map((f) => [f, f, f, null]);
 	const save = async ([id, , end, type]) => {
 		setBusy(id);
@@ -48,10 +49,10 @@ function Downloads({ trace, onProblem }) {
 	};
 	return html`<details class="menu" ref=${box} onKeyDown=${leave} onFocusOut=${leave}><summary class="button quiet"><${Icon} name="down" />Download</summary>
 		<div class="menu-box">
-			${!over && html`<p class="hint">Once the trace is stopped.</p>`}
+			${!over && html`<p class="hint">Streams are saved once the trace is stopped.</p>`}
 			<ul>${[...offered, ...listed].map((f) => {
-				const can = x.formats.includes(f[0]) || f[3];
-				return html`<li><button type="button" class="menu-item" disabled=${!over || !can || busy} onClick=${() => save(f)}>${f[1]}<span class="faint">${busy === f[0] ? "…" : can ? `.${f[2]}` : "not by this daemon"}</span></button></li>`;
+				const whole = x.formats.includes(f[0]), can = whole || f[3];
+				return html`<li><button type="button" class="menu-item" disabled=${!(over || whole) || !can || busy} onClick=${() => save(f)}>${f[1]}<span class="faint">${busy === f[0] ? "…" : can ? `.${f[2]}` : "not by this daemon"}</span></button></li>`;
 			})}</ul>
 		</div></details>`;
 }

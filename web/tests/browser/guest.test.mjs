@@ -88,7 +88,10 @@ test("its stop windows are drawn, and it is let go", async () => {
 	await page.locator("canvas").first().waitFor();
 	await shot(page, "guest-windows");
 	await page.getByRole("button", { name: "Detach" }).click();
+	const gone = page.waitForResponse((r) => r.request().method() === "DELETE" && r.url().includes("/v1/guests/"));
 	await page.getByRole("button", { name: /^Detach / }).click();
+	const answer = await gone; // the list has it no more while it is still being put back
+	assert.equal((await answer.json()).restore.verified, true);
 	await page.getByText("None is attached.").waitFor();
 	at.quiet();
 });
