@@ -25,12 +25,18 @@ struct MHD_Response;
 struct route;
 struct server;
 
+#define REPLY_ETAG_SIZE 20
+
 struct reply {
 	int status; /* HTTP; 0 until a handler answered */
 	const char *type; /* media type; static storage */
 	struct buf body;
 	char location[128]; /* "" for none */
 	char allow[64]; /* "" for none */
+	const char *encoding; /* of the body, "gzip"; NULL for none; static storage */
+	const char *policy; /* Content-Security-Policy; NULL for none; static storage */
+	char etag[REPLY_ETAG_SIZE]; /* "" for none */
+	bool varies; /* another Accept-Encoding may get another body */
 	char cookie[AUTH_TOKEN_TEXT + 96]; /* "" for none */
 	bool is_stream; /* @response goes on as long as its reader */
 	bool immutable; /* the body never changes during the daemon's life */
@@ -56,7 +62,8 @@ struct request {
 	bool bad_token; /* one came that nobody has */
 	bool has_stream; /* counted as one */
 	char *method, *path;
-	char *content_type, *accept, *last_event_id; /* NULL when not sent */
+	char *content_type, *accept, *accept_encoding; /* NULL when not sent */
+	char *if_none_match, *last_event_id;
 	char *params[REQUEST_MAX_PARAMS]; /* what the {..} of the route's path stand for */
 	struct {
 		char *name, *value; /* value NULL: "?name" without "=" */

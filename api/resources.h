@@ -11,6 +11,13 @@ void res_version(struct request *rq);
 void res_openapi(struct request *rq);
 void res_metrics(struct request *rq);
 
+/* res_page.c */
+void res_page(struct request *rq);
+void res_assets(struct request *rq);
+
+/* res_machines.c */
+void res_machines_list(struct request *rq);
+
 /* res_guests.c */
 void res_guests_list(struct request *rq);
 void res_guests_create(struct request *rq);

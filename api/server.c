@@ -127,6 +127,8 @@ static void request_destroy(struct request *rq)
 	free(rq->path);
 	free(rq->content_type);
 	free(rq->accept);
+	free(rq->accept_encoding);
+	free(rq->if_none_match);
 	free(rq->last_event_id);
 	buf_deinit(&rq->body);
 	buf_deinit(&rq->reply.body);
@@ -157,6 +159,8 @@ static struct request *request_create(struct server *srv, struct MHD_Connection 
 	rq->path = strdup(path);
 	rq->content_type = copy_header(conn, MHD_HTTP_HEADER_CONTENT_TYPE);
 	rq->accept = copy_header(conn, MHD_HTTP_HEADER_ACCEPT);
+	rq->accept_encoding = copy_header(conn, MHD_HTTP_HEADER_ACCEPT_ENCODING);
+	rq->if_none_match = copy_header(conn, MHD_HTTP_HEADER_IF_NONE_MATCH);
 	rq->last_event_id = copy_header(conn, "Last-Event-ID");
 	if (!rq->method || !rq->path) {
 		request_destroy(rq);
@@ -164,6 +168,25 @@ static struct request *request_create(struct server *srv, struct MHD_Connection 
 	}
 	atomic_fetch_add(&srv->n_busy, 1);
 	return rq;
+}
+
+/* What only the page's files have. */
+static enum MHD_Result add_page_headers(const struct reply *rp, struct MHD_Response *resp)
+{
+	enum MHD_Result ok = MHD_YES;
+
+	if (rp->encoding)
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_ENCODING, rp->encoding);
+	if (rp->varies)
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_VARY, "Accept-Encoding");
+	if (rp->etag[0])
+		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_ETAG, rp->etag);
+	if (rp->policy) {
+		ok &= MHD_add_response_header(resp, "Content-Security-Policy", rp->policy);
+		ok &= MHD_add_response_header(resp, "Referrer-Policy", "no-referrer");
+		ok &= MHD_add_response_header(resp, "Cross-Origin-Opener-Policy", "same-origin");
+	}
+	return ok;
 }
 
 /* Hand the reply to the library. */
@@ -190,6 +213,7 @@ static enum MHD_Result queue_reply(struct request *rq)
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_TYPE, rp->type);
 	if (rp->location[0])
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_LOCATION, rp->location);
+	ok &= add_page_headers(rp, resp);
 	if (rp->status == 401)
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
 					      "Bearer realm=\"hvftrace\"");

@@ -93,7 +93,11 @@ def keep_up(guest, d):
     run(d, "attach", guest.target, "--name", "quickstart")
     cli = f"{os.path.relpath(binary('hvftrace'), TOP)} -s {d.socket}"
     print(f"""
-The guest and the daemon stay up. Go on with:
+The guest and the daemon stay up. Go on in a browser:
+
+  {d.url()}/#/g/quickstart
+
+or with:
 
   {cli} ls
   {cli} functions quickstart 'tcp_*'
@@ -118,7 +122,7 @@ def main():
         stop()
     os.environ.setdefault("HVF_BUILD", str(TOP / "build/release"))
     guest = Guest(a.kernel, linger=a.keep)
-    daemon = Daemon(linger=a.keep)
+    daemon = Daemon(linger=a.keep, tcp=a.keep)
     kept = False
     try:
         say("booting the guest: a stock Debian kernel under QEMU (TCG), nothing of ours in it")

@@ -74,10 +74,11 @@ class Daemon:
     user:      run as this uid
     state_dir: shared by several daemons one after another
     linger:    the daemon may outlive this process
+    tcp:       it listens on a port of this host, too; see url()
     """
 
-    def __init__(self, build=None, user=None, state_dir=None, env=None, linger=False):
-        self.build, self.user, self.env, self.linger = build, user, env or {}, linger
+    def __init__(self, build=None, user=None, state_dir=None, env=None, linger=False, tcp=False):
+        self.build, self.user, self.env, self.linger, self.tcp = build, user, env or {}, linger, tcp
         binary("hvftraced", build)  # before anything is made
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-daemon-"))
         self.state_dir = pathlib.Path(state_dir) if state_dir else self.dir / "state"
@@ -106,8 +107,8 @@ class Daemon:
         env = dict(os.environ, ASAN_OPTIONS="detect_leaks=1:abort_on_error=0", **self.env)
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                [program, "--listen", f"unix:{self.socket}",
-                 "--state-dir", str(self.state_dir)],
+                [program, "--listen", f"unix:{self.socket}", "--state-dir", str(self.state_dir)] +
+                (["--listen", "tcp:127.0.0.1:0", "--allow", "admin=loopback"] if self.tcp else []),
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
                 user=self.user, env=env,
                 preexec_fn=None if self.linger else die_with_parent)
@@ -138,6 +139,10 @@ class Daemon:
             return self.log_path.read_bytes()[-n:].decode(errors="replace")
         except OSError:
             return ""
+
+    def url(self):
+        """Where a browser finds it."""
+        return "http://" + re.search(r"listening on tcp:(\S+)", self.log_path.read_text()).group(1)
 
     def stop(self, check=True, timeout=60):
         """Asks it to end; with check, an exit status or a sanitizer's report is a failure."""

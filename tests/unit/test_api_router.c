@@ -17,6 +17,9 @@ HANDLER(res_healthz)
 HANDLER(res_version)
 HANDLER(res_openapi)
 HANDLER(res_metrics)
+HANDLER(res_page)
+HANDLER(res_assets)
+HANDLER(res_machines_list)
 HANDLER(res_guests_list)
 HANDLER(res_guests_create)
 HANDLER(res_guests_get)
@@ -70,6 +73,9 @@ static void parameters_are_taken(void **state)
 	assert_string_equal(f.params[0], "web1");
 	assert_null(f.params[1]);
 	done(&f);
+	f = find("GET", "/");
+	assert_ptr_equal(f.route->handler, res_page);
+	done(&f);
 	f = find("POST", "/v1/traces/t7/stop");
 	assert_ptr_equal(f.route->handler, res_traces_stop);
 	assert_string_equal(f.params[0], "t7");
@@ -101,7 +107,6 @@ static void methods_are_told(void **state)
 static void other_paths_are_not_found(void **state)
 {
 	static const char *const paths[] = { "",
-					     "/",
 					     "//",
 					     "v1/guests",
 					     "/v1/guests/",
