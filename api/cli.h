@@ -136,6 +136,7 @@ int cli_detach(struct cli *c, int argc, char **argv);
 int cli_trace(struct cli *c, int argc, char **argv);
 int cli_record(struct cli *c, int argc, char **argv);
 int cli_report(struct cli *c, int argc, char **argv);
+int cli_export(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);

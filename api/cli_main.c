@@ -101,6 +101,16 @@ static const struct cli_verb verbs[] = {
 	  "                  each), folded: time by stack, for flame graphs; falco, ocsf: of system\n"
 	  "                  calls\n" LAYOUT_OPTION,
 	  cli_report },
+	{ "export", "FILE|TRACE -f FORMAT [-o OUT]",
+	  "a recording or a trace in another tool's format",
+	  "  FILE            what record wrote; needs no daemon\n"
+	  "  TRACE           a trace's id, of what the daemon still has of it\n"
+	  "  -f FORMAT       trace.dat, trace.dat.v7 (trace-cmd, KernelShark), chrome, perfetto, folded,\n"
+	  "                  speedscope or ctf (babeltrace2, Trace Compass)\n"
+	  "  -o OUT          where to; standard output otherwise. Of ctf a directory, or NAME.tar\n"
+	  "\n  hvftrace export web1.hvft -f trace.dat -o web1.dat; trace-cmd report web1.dat\n"
+	  "  hvftrace export web1.hvft -f folded | flamegraph.pl >web1.svg\n",
+	  cli_export },
 	{ "profile",
 	  "G|FILE [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",
 	  "calls and times by function, of a guest now or of a recording",

@@ -34,4 +34,7 @@ void res_traces_records(struct request *rq);
 /* res_stream.c */
 void res_traces_stream(struct request *rq);
 
+/* res_export.c */
+void res_traces_export(struct request *rq);
+
 #endif

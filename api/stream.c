@@ -168,6 +168,7 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 	s->meta.n_lost = i->n_lost + s->lost_here;
 	s->meta.n_functions = i->n_functions;
 	s->meta.n_restored = i->restore.sites_restored;
+	s->meta.boot_ns = i->boot_ns;
 	s->meta.restored = i->state != TRACE_RUNNING && i->restore.verified;
 	if (s->format == STREAM_NDJSON)
 		out_json_end(&s->out, &s->meta, reason);
@@ -372,7 +373,7 @@ static const char *first_tracer(struct trace_entry *t, u64 after, const struct t
 	return "function_graph";
 }
 
-static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after)
+void stream_fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after)
 {
 	struct guest_info g = { 0 };
 	struct trace_info i = { 0 };
@@ -459,7 +460,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->on_close = opts->on_close;
 	s->names.sym = no_sym;
 	fill_client(&s->client, conn, s);
-	fill_meta(&s->meta, t, s->after);
+	stream_fill_meta(&s->meta, t, s->after);
 	trace_get_info(t->trace, &info);
 	if (s->after) /* who goes on has been told of those before */
 		s->lost_seen = info.n_lost;

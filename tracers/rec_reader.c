@@ -144,6 +144,7 @@ static int read_meta(struct rec_reader *r, struct err *err)
 		m->n_functions = get_u64(obj, "functions");
 		m->n_restored = get_u64(obj, "functions_restored");
 		m->restored = json_is_true(json_object_get(obj, "restored"));
+		m->boot_ns = get_u64(obj, "boot_ns");
 	}
 	json_decref(obj);
 	r->cur.pos = r->cur.len;

@@ -32,6 +32,7 @@ HANDLER(res_traces_stop)
 HANDLER(res_traces_delete)
 HANDLER(res_traces_records)
 HANDLER(res_traces_stream)
+HANDLER(res_traces_export)
 
 struct found {
 	enum router_result result;
