@@ -76,7 +76,9 @@ static const struct cli_verb verbs[] = {
 	  "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... -o FILE",
 	  "record function calls into a file",
 	  TRACE_OPTIONS
-	  "  -o FILE         where to\n" GRAPH_OPTIONS
+	  "  -o FILE         where to\n"
+	  "  --max-size SIZE --max-age T     keep only the newest: so many bytes of records (64M, 2G), not\n"
+	  "                  older than that (10m, 24h)\n" GRAPH_OPTIONS
 	  "\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n"
 	  "  hvftrace record web1 -p function_graph --threshold 1ms --duration 1m -o slow.hvft\n",
 	  cli_record },

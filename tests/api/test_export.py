@@ -124,17 +124,19 @@ class TraceDat(TestCase):
         self.same_calls("function", "trace.dat")
 
     def test_names_and_durations_as_people_see_them(self):
-        """Every return shows its duration, in a line of its own or, of a call without callees, in the entry's."""
+        """Every return shows its duration, in a line of its own or in that of a call without callees."""
         text = run("trace-cmd", "report", export("graph", "trace.dat")).stdout.decode()
         shown = re.findall(r"funcgraph_(?:entry|exit): +(?:[+!#$] )? *(\d+)(?:\.\d*)? us +\|", text)
         returns = [r for r in truth("graph") if r["type"] == "graph_return"]
         self.assertEqual(sorted(map(int, shown)), sorted(r["duration_ns"] // 1000 for r in returns))
-        leaves = re.findall(r"funcgraph_entry: +(?:[+!#$] )? *(\d+)(?:\.\d*)? us +\| +(\S+)\(\);$", text, re.M)
+        leaves = re.findall(r"funcgraph_entry: +(?:[+!#$] )? *(\d+)(?:\.\d*)? us +\| +(\S+)\(\);$", text,
+                            re.M)
         self.assertGreater(len(leaves), RECORDS // 10)
         known = collections.Counter((str(r["duration_ns"] // 1000), r["function"]) for r in returns)
         self.assertFalse(collections.Counter(leaves) - known)
         self.assertIn("    fn_", text)
-        self.assertIn("[local]", run("trace-cmd", "dump", "--options", export("graph", "trace.dat")).stdout.decode())
+        options = run("trace-cmd", "dump", "--options", export("graph", "trace.dat")).stdout.decode()
+        self.assertIn("[local]", options)
 
     def test_who_and_what_was_lost_is_in_the_statistics(self):
         out = run("trace-cmd", "report", "--stat", export("graph", "trace.dat")).stdout.decode()
@@ -150,7 +152,8 @@ class TraceDat(TestCase):
                 times = [x[3] for x in lines if x[2] == cpu]
                 self.assertEqual(times, sorted(times))
             enter = sorted((x[3], x[1], int(x[5]["id"])) for x in lines if x[4] == "sys_enter")
-            leave = sorted((x[3], x[1], int(x[5]["id"]), int(x[5]["ret"])) for x in lines if x[4] == "sys_exit")
+            leave = sorted((x[3], x[1], int(x[5]["id"]), int(x[5]["ret"]))
+                           for x in lines if x[4] == "sys_exit")
             calls = truth("syscalls")
             self.assertEqual(enter, sorted((c["ts_ns"], c["pid"], c["nr"]) for c in calls))
             over = [c for c in calls if c["ret"] is not None]
@@ -220,8 +223,8 @@ class Json(TestCase):
     def test_speedscope_by_its_own_schema(self):
         script = """
 const Ajv = require(process.argv[1] + '/ajv'), fs = require('fs');
-const schema = JSON.parse(fs.readFileSync(process.argv[1] + '/speedscope/dist/release/file-format-schema.json'));
-const check = new Ajv({strict: false}).compile(schema);
+const schema = process.argv[1] + '/speedscope/dist/release/file-format-schema.json';
+const check = new Ajv({strict: false}).compile(JSON.parse(fs.readFileSync(schema)));
 for (const f of process.argv.slice(2))
 	if (!check(JSON.parse(fs.readFileSync(f)))) { console.error(f, check.errors.slice(0, 5)); process.exit(1); }
 if (check({profiles: 1})) process.exit(2);
@@ -231,8 +234,8 @@ if (check({profiles: 1})) process.exit(2);
     def test_folded(self):
         lines = export("graph", "folded").read_text().splitlines()
         self.assertRegex(lines[0], rf'^# hvftrace .*: guest web1 "x", Linux 6.1.0-test, .* {LOST} lost\.$')
-        report = run(os.environ["HVFTRACE"], "report", recording("graph"), "--format", "folded").stdout.decode()
-        self.assertEqual(sorted(lines[1:]), sorted(report.splitlines()))
+        report = run(os.environ["HVFTRACE"], "report", recording("graph"), "--format", "folded").stdout
+        self.assertEqual(sorted(lines[1:]), sorted(report.decode().splitlines()))
         calls = export("syscalls", "folded").read_text().splitlines()[1:]
         self.assertEqual(sum(int(x.rsplit(" ", 1)[1]) for x in calls),
                          sum(c["duration_ns"] or 0 for c in truth("syscalls")))
@@ -435,6 +438,54 @@ class ApiCommand(CliCase):
         self.assertIn(b"CTF 1.8", (out / "metadata").read_bytes())
         self.fails("export", "t99", "-f", "chrome", words=["t99"])
         self.fails("export", t, "-f", "ctf", "-o", out, words=["cannot make the directory"])
+
+
+class Recorder(CliCase):
+    """Recordings in files."""
+
+    def report(self, path):
+        p = self.d.cli("report", path, "--json")
+        return p, [json.loads(x) for x in p.stdout.splitlines()]
+
+    def test_killed(self):
+        self.d.attach("fake-fast")
+        path = self.d.dir / "killed.hvft"
+        p = self.start("record", "g", "-o", path)
+        until("some records are in the file", lambda: path.exists() and path.stat().st_size > 100000)
+        p.kill()
+        p.communicate()
+        r, items = self.report(path)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn(b"was cut after", r.stderr)
+        self.assertGreater(len(items), 5000)
+        self.assertEqual(items[-1]["reason"], "cut")
+        self.run_ok("export", self.keep(path), "-f", "trace.dat", "-o", self.d.dir / "x.dat")
+
+    def keep(self, path):
+        """A recording that was not cut."""
+        done = path.with_name("done.hvft")
+        self.run_ok("record", "g", "--duration", "100ms", "-o", done)
+        self.assertEqual(done.read_bytes()[:8], b"HVFTRECZ")
+        return done
+
+    def test_within_limits(self):
+        self.d.attach("fake-fast")
+        path = self.d.dir / "newest.hvft"
+        self.run_ok("record", "g", "--duration", "1s", "--max-size", "100K", "-o", path)
+        _, items = self.report(path)
+        kept = [x["seq"] for x in items if x["type"] == "function"]
+        lost = sum(x["count"] for x in items if x["type"] == "lost")
+        end = items[-1]
+        self.assertEqual(end["type"], "end")
+        self.assertEqual(kept[-1], end["records"])
+        self.assertEqual(len(kept) + lost, end["records"])
+        self.assertGreater(lost, 0)
+
+    def test_limits_that_make_no_sense(self):
+        self.d.attach()
+        for args in (("--max-size", "much"), ("--max-size", "0"), ("--max-age", "old")):
+            self.fails("record", "g", "-o", self.d.dir / "x", *args, status=2)
+        self.fails("record", "g", "-o", "/dev/stderr", "--max-size", "1M", words=["only a file can be kept"])
 
 
 if __name__ == "__main__":
