@@ -6,6 +6,7 @@
 #include "api/cli_export.h"
 
 #include "base/cleanup.h"
+#include "tracers/formats/dat_peer.h"
 #include "tracers/formats/export.h"
 
 #include <errno.h>
@@ -132,6 +133,12 @@ static int from_file(struct job *j)
 		return status;
 	if (export_create(j->format, &meta, &j->opts, &x, &err) < 0)
 		return fail(j->source, &err);
+	if (j->opts.host_trace_id && !meta.zero_mono_ns) {
+		export_destroy(x);
+		return cli_fail("%s does not say when its clock began: it was made by an earlier "
+				"version, or cut",
+				j->source);
+	}
 	status = cli_export_open(&j->sink, j->out, j->format->flags & EXPORT_TAR);
 	if (status == CLI_OK && rec_reader_open(j->source, &r, &err) < 0)
 		status = fail(j->source, &err);
@@ -177,6 +184,26 @@ static bool is_file(const char *source)
 	return strpbrk(source, "/.") || access(source, F_OK) == 0;
 }
 
+/* The host's trace, that ours is to be merged with. */
+static int take_host(const char *path, u64 *id_ret)
+{
+	_cleanup_fclose_ FILE *f = fopen(path, "rbe");
+	struct dat_peer peer;
+	struct err err = { 0 };
+
+	if (!f)
+		return cli_fail("cannot open %s: %s", path, strerrordesc_np(errno));
+	if (dat_peer_read(f, &peer, &err) < 0)
+		return fail(path, &err);
+	if (strcmp(peer.clock, "mono") != 0)
+		return cli_fail("%s has the clock \"%s\"; record it with trace-cmd record -C mono",
+				path, peer.clock);
+	if (!peer.trace_id)
+		return cli_fail("%s has no trace id: trace-cmd before 2.9 made it", path);
+	*id_ret = peer.trace_id;
+	return CLI_OK;
+}
+
 int cli_export(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "format", required_argument, NULL, 'f' },
@@ -209,7 +236,9 @@ int cli_export(struct cli *c, int argc, char **argv)
 	j.source = argv[optind];
 	if (host && strncmp(j.format->name, "trace.dat", 9) != 0)
 		return cli_usage(argv[0], "--host-trace is for trace.dat");
+	if (host && (status = take_host(host, &j.opts.host_trace_id)) != CLI_OK)
+		return status;
 	if (!is_file(j.source))
-		return cli_export_trace(c, j.source, j.format, j.out);
+		return cli_export_trace(c, j.source, j.format, &j.opts, j.out);
 	return from_file(&j);
 }

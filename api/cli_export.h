@@ -28,6 +28,6 @@ int cli_export_close(struct cli_export_out *o, int status);
 
 /** cli_export_trace - what the daemon has of trace @id */
 int cli_export_trace(struct cli *c, const char *id, const struct export_format *format,
-		     const char *out);
+		     const struct export_opts *opts, const char *out);
 
 #endif

@@ -147,7 +147,7 @@ static int refused(long http_status, const struct buf *body)
 }
 
 int cli_export_trace(struct cli *c, const char *id, const struct export_format *format,
-		     const char *out)
+		     const struct export_opts *opts, const char *out)
 {
 	_cleanup_buf_ struct buf path = { 0 };
 	_cleanup_free_ char *escaped = cli_escape(id);
@@ -157,6 +157,8 @@ int cli_export_trace(struct cli *c, const char *id, const struct export_format *
 	int status;
 
 	buf_addf(&path, "/v1/traces/%s/export?format=%s", escaped ? escaped : "", format->name);
+	if (opts->host_trace_id)
+		buf_addf(&path, "&host_trace_id=%016llx", (unsigned long long)opts->host_trace_id);
 	t.h = buf_failed(&path) || !escaped
 		      ? NULL
 		      : cli_http_prepare(c, curl_easy_init(), "GET", path.data);

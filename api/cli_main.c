@@ -110,6 +110,8 @@ static const struct cli_verb verbs[] = {
 	  "  -f FORMAT       trace.dat, trace.dat.v7 (trace-cmd, KernelShark), chrome, perfetto, folded,\n"
 	  "                  speedscope or ctf (babeltrace2, Trace Compass)\n"
 	  "  -o OUT          where to; standard output otherwise. Of ctf a directory, or NAME.tar\n"
+	  "  --host-trace F  of trace.dat: to be merged with F, which trace-cmd record -C mono made on this\n"
+	  "                  host meanwhile: trace-cmd report -i F -i OUT\n"
 	  "\n  hvftrace export web1.hvft -f trace.dat -o web1.dat; trace-cmd report web1.dat\n"
 	  "  hvftrace export web1.hvft -f folded | flamegraph.pl >web1.svg\n",
 	  cli_export },

@@ -30,6 +30,7 @@ enum stage {
 
 struct export_job {
 	struct trace_entry *trace; /* a reference */
+	const struct export_format *format;
 	struct export *export;
 	enum stage stage;
 	u64 after, until; /* sequence numbers: the last one taken, the last one wanted */
@@ -81,7 +82,8 @@ static void put_totals(struct export_job *j, const struct trace_info *i)
 				 .n_functions = i->n_functions,
 				 .n_restored = i->restore.sites_restored,
 				 .restored = i->state != TRACE_RUNNING && i->restore.verified,
-				 .boot_ns = i->boot_ns };
+				 .boot_ns = i->boot_ns,
+				 .zero_mono_ns = i->zero_mono_ns };
 
 	export_totals(j->export, &m);
 }
@@ -157,7 +159,7 @@ static bool add_disposition(struct MHD_Response *resp, const struct trace_entry 
 }
 
 /* Context: a user of @t */
-static int job_start(struct export_job *j, struct trace_entry *t, const struct export_format *f,
+static int job_start(struct export_job *j, struct trace_entry *t, const struct export_opts *opts,
 		     bool head_only, struct err *err)
 {
 	struct output_meta meta = { 0 };
@@ -169,13 +171,14 @@ static int job_start(struct export_job *j, struct trace_entry *t, const struct e
 	meta.boot_ns = info.boot_ns;
 	j->trace = t;
 	j->until = info.n_records;
-	r = export_create(f, &meta, NULL, &j->export, err);
+	meta.zero_mono_ns = info.zero_mono_ns;
+	r = export_create(j->format, &meta, opts, &j->export, err);
 	if (r < 0 || head_only)
 		return r;
 	export_head(j->export, &j->out);
 	if (info.n_lost) /* where they were is not kept */
 		export_lost(j->export, &j->out, info.n_lost);
-	while ((f->flags & EXPORT_LATE) && j->stage == STAGE_RECORDS) {
+	while ((j->format->flags & EXPORT_LATE) && j->stage == STAGE_RECORDS) {
 		take_records(j);
 		r = export_check(j->export, err);
 		if (r < 0)
@@ -184,7 +187,8 @@ static int job_start(struct export_job *j, struct trace_entry *t, const struct e
 	return 0;
 }
 
-static void answer(struct request *rq, struct trace_entry *t, const struct export_format *f)
+static void answer(struct request *rq, struct trace_entry *t, const struct export_format *f,
+		   const struct export_opts *opts)
 {
 	struct export_job *j = calloc(1, sizeof(*j));
 	struct MHD_Response *resp;
@@ -194,7 +198,8 @@ static void answer(struct request *rq, struct trace_entry *t, const struct expor
 		request_json(rq, 503, NULL);
 		return;
 	}
-	if (job_start(j, t, f, strcmp(rq->method, "HEAD") == 0, &err) < 0) {
+	j->format = f;
+	if (job_start(j, t, opts, strcmp(rq->method, "HEAD") == 0, &err) < 0) {
 		job_free(j);
 		request_error(rq, &err);
 		return;
@@ -218,28 +223,57 @@ static void answer(struct request *rq, struct trace_entry *t, const struct expor
 	rq->reply.is_stream = true;
 }
 
-void res_traces_export(struct request *rq)
+/* format=NAME; NULL: the problem is the reply */
+static const struct export_format *take_format(struct request *rq)
 {
 	const char *name = request_query(rq, "format");
-	const struct export_format *f = name ? export_find(name) : NULL;
-	struct trace_entry *t;
-	struct err err = { 0 };
+	const struct export_format *f = name ? export_find(name) : NULL, *all;
 	struct buf names = { 0 };
 	size_t n;
 
-	if (!f) {
-		const struct export_format *all = export_formats(&n);
+	if (f)
+		return f;
+	all = export_formats(&n);
+	for (size_t i = 0; i < n; i++)
+		buf_addf(&names, "%s%s", !i ? "" : i + 1 == n ? " or " : ", ", all[i].name);
+	request_refuse(rq, "format", "must be %s", names.data ? names.data : "given");
+	buf_deinit(&names);
+	return NULL;
+}
 
-		for (size_t i = 0; i < n; i++)
-			buf_addf(&names, "%s%s", !i ? "" : i + 1 == n ? " or " : ", ", all[i].name);
-		request_refuse(rq, "format", "must be %s", names.data ? names.data : "given");
-		buf_deinit(&names);
-		return;
+/* host_trace_id=16 hex digits, of trace.dat alone */
+static int take_host_trace(struct request *rq, const struct export_format *f, u64 *ret)
+{
+	const char *text = request_query(rq, "host_trace_id");
+
+	if (!text)
+		return 0;
+	if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
+		request_refuse(rq, "host_trace_id", "must be 16 digits, 0 to 9 or a to f");
+		return -EINVAL;
 	}
+	if (strncmp(f->name, "trace.dat", 9) != 0) {
+		request_refuse(rq, "host_trace_id",
+			       "is for the formats trace.dat and trace.dat.v7");
+		return -EINVAL;
+	}
+	*ret = strtoull(text, NULL, 16);
+	return 0;
+}
+
+void res_traces_export(struct request *rq)
+{
+	const struct export_format *f = take_format(rq);
+	struct export_opts opts = { 0 };
+	struct trace_entry *t;
+	struct err err = { 0 };
+
+	if (!f || take_host_trace(rq, f, &opts.host_trace_id) < 0)
+		return;
 	if (registry_trace_get(server_registry(rq->srv), rq->params[0], &t, &err) < 0) {
 		request_error(rq, &err);
 		return;
 	}
-	answer(rq, t, f);
+	answer(rq, t, f, &opts);
 	registry_trace_put(t);
 }

@@ -36,7 +36,7 @@ static const struct route routes[] = {
 	{ "DELETE", "/v1/traces/{t}", res_traces_delete, 0, { "force" } },
 	{ "POST", "/v1/traces/{t}/stop", res_traces_stop, 0, { NULL } },
 	{ "GET", "/v1/traces/{t}/records", res_traces_records, 0, { "after", "limit" } },
-	{ "GET", "/v1/traces/{t}/export", res_traces_export, 0, { "format" } },
+	{ "GET", "/v1/traces/{t}/export", res_traces_export, 0, { "format", "host_trace_id" } },
 	{ "GET", "/v1/traces/{t}/stream", res_traces_stream, 0, { "after", "layout", "on_close" } },
 };
 

@@ -169,6 +169,7 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 	s->meta.n_functions = i->n_functions;
 	s->meta.n_restored = i->restore.sites_restored;
 	s->meta.boot_ns = i->boot_ns;
+	s->meta.zero_mono_ns = i->zero_mono_ns;
 	s->meta.restored = i->state != TRACE_RUNNING && i->restore.verified;
 	if (s->format == STREAM_NDJSON)
 		out_json_end(&s->out, &s->meta, reason);

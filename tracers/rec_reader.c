@@ -153,6 +153,7 @@ static int read_meta(struct rec_reader *r, struct err *err)
 		m->n_restored = get_u64(obj, "functions_restored");
 		m->restored = json_is_true(json_object_get(obj, "restored"));
 		m->boot_ns = get_u64(obj, "boot_ns");
+		m->zero_mono_ns = (s64)get_u64(obj, "zero_mono_ns");
 	}
 	json_decref(obj);
 	r->cur.pos = r->cur.len;

@@ -196,6 +196,7 @@ int main(int argc, char **argv)
 		rec_writer_lost(m.writer, &m.out, lost - lost / 2);
 	meta.n_records = m.seq;
 	meta.n_lost = lost;
+	meta.zero_mono_ns = 1000 * BOOT;
 	meta.n_restored = FUNCTIONS;
 	meta.restored = true;
 	rec_writer_end(m.writer, &m.out, &meta);

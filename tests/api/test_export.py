@@ -164,6 +164,41 @@ class TraceDat(TestCase):
             self.assertRegex(out, r"sys_enter: +NR 257 openat\(7fff")
 
 
+@needs("trace-cmd")
+class Merge(TestCase):
+    """A guest's trace.dat and its host's in one time line. The host's is an export, too, under another clock."""
+
+    def host(self, name, clock=b"[mono] \0"):
+        data = export("function", name).read_bytes()
+        path = pathlib.Path(WORK.name) / f"host-{name}-{len(clock)}.dat"
+        self.assertEqual(data.count(b"[local]\0"), 1)
+        path.write_bytes(data.replace(b"[local]\0", clock))
+        return path
+
+    def test_shifted(self):
+        for name in ("trace.dat", "trace.dat.v7"):
+            out = pathlib.Path(WORK.name) / f"merge-{name}"
+            run(os.environ["HVFTRACE"], "export", recording("graph"), "-f", name, "-o", out, "--host-trace",
+                self.host(name))
+            text = run("trace-cmd", "report", "-t", "-i", export("function", name), "-i", out).stdout.decode()
+            guest = [int(s) * 10**9 + int(ns) for s, ns in
+                     re.findall(r"\s(\d+)\.(\d{9}): funcgraph_entry:", text)]
+            want = min(r["ts_ns"] for r in truth("graph") if r["type"] == "graph_entry")
+            self.assertEqual(min(guest), want + 5000 * 10**9)  # as make_recording says
+
+    def test_hosts_that_cannot_be(self):
+        def fails(host, words):
+            p = subprocess.run([os.environ["HVFTRACE"], "export", recording("graph"), "-f", "trace.dat", "-o",
+                                f"{WORK.name}/x.dat", "--host-trace", host], stderr=subprocess.PIPE, check=False)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn(words, p.stderr.decode())
+        fails(export("function", "trace.dat"), 'has the clock "local"; record it with trace-cmd record -C mono')
+        fails(recording("function"), "not a trace.dat")
+        cut = pathlib.Path(WORK.name) / "cut.dat"
+        cut.write_bytes(self.host("trace.dat").read_bytes()[:3000])
+        fails(cut, "do not make sense")
+
+
 class Json(TestCase):
     def test_chrome(self):
         doc = json.loads(export("graph", "chrome").read_text())

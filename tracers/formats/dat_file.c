@@ -178,13 +178,13 @@ static void add_time_shift(struct export *x, struct buf *b, u32 n_cpus)
 	_cleanup_buf_ struct buf data = { 0 };
 	u64 scaling = 1, fraction = 0;
 
-	add_u64(&data, x->opts.peer.trace_id);
+	add_u64(&data, x->opts.host_trace_id);
 	add_u32(&data, 0);
 	add_u32(&data, n_cpus);
 	for (u32 i = 0; i < n_cpus; i++) {
 		add_u32(&data, 1);
 		add_u64(&data, x->first_ns);
-		add_u64(&data, (u64)x->opts.peer.shift_ns);
+		add_u64(&data, (u64)x->meta.zero_mono_ns);
 		add_u64(&data, scaling);
 	}
 	for (u32 i = 0; i < n_cpus; i++)
@@ -233,7 +233,7 @@ static void add_options(struct export *x, struct buf *b, u32 n_cpus)
 	option_text(b, OPT_VERSION, &t);
 	option(b, OPT_CPUCOUNT, &n_cpus, sizeof(n_cpus));
 	option(b, OPT_TRACEID, &id, sizeof(id));
-	if (x->opts.peer.trace_id)
+	if (x->opts.host_trace_id && x->meta.zero_mono_ns)
 		add_time_shift(x, b, n_cpus);
 	add_stats(x, b);
 }

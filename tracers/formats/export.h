@@ -30,15 +30,13 @@ struct export_format {
 	const struct export_ops *ops;
 };
 
-/* Host and guest in one time line. Of trace.dat alone. */
-struct export_peer {
-	u64 trace_id; /* of the host's trace.dat; 0: none */
-	s64 shift_ns; /* to be added to the guest's clock to have the host's */
-};
-
 struct export_opts {
 	const char *tmp_dir; /* where the file without a name goes; NULL: $TMPDIR or /var/tmp */
-	struct export_peer peer;
+	/*
+	 * Of trace.dat alone: the id of the trace.dat of the host that it is to be merged with, whose clock is
+	 * CLOCK_MONOTONIC; 0: none
+	 */
+	u64 host_trace_id;
 };
 
 /** export_formats - the table; *@n_ret entries */

@@ -139,6 +139,8 @@ void export_totals(struct export *x, const struct output_meta *meta)
 	x->meta.restored = meta->restored;
 	if (meta->boot_ns)
 		x->meta.boot_ns = meta->boot_ns;
+	if (meta->zero_mono_ns)
+		x->meta.zero_mono_ns = meta->zero_mono_ns;
 }
 
 bool export_end(struct export *x, struct buf *b)
