@@ -2,12 +2,14 @@
 /*
  * Makes a recording of a guest that does not exist, on standard output:
  *
- *   make_recording graph|function|syscalls N [LOST]
+ *   make_recording graph|function|syscalls N [LOST [blocks]]
  *
  * About N records; LOST of them (default 0) are said to be lost, in two places, the last of them the end.
+ * With "blocks" as `hvftrace record` writes it into a file.
  * What is in it follows from N alone: tests read it back with `hvftrace report --json`.
  */
 #include "tracers/output.h"
+#include "tracers/rec_store.h"
 #include "tracers/sys_parts.h"
 
 #include <stdio.h>
@@ -24,6 +26,7 @@
 struct maker {
 	struct rec_writer *writer;
 	struct output_names names;
+	struct rec_store *store; /* NULL: as it comes */
 	struct buf out;
 	u64 seq, now, random;
 };
@@ -64,7 +67,10 @@ static void flush(struct maker *m, size_t least)
 {
 	if (m->out.len < least)
 		return;
-	fwrite(m->out.data, 1, m->out.len, stdout);
+	if (!m->store)
+		fwrite(m->out.data, 1, m->out.len, stdout);
+	else if (rec_store_add(m->store, m->out.data, m->out.len) < 0)
+		exit(1);
 	buf_reset(&m->out);
 }
 
@@ -169,12 +175,14 @@ int main(int argc, char **argv)
 	struct err err = { 0 };
 
 	if (!n) {
-		fputs("usage: make_recording graph|function|syscalls N [LOST]\n", stderr);
+		fputs("usage: make_recording graph|function|syscalls N [LOST [blocks]]\n", stderr);
 		return 2;
 	}
 	snprintf(meta.tracer, sizeof(meta.tracer), "%s",
 		 strcmp(kind, "graph") == 0 ? "function_graph" : kind);
 	if (rec_writer_create(&meta, &m.writer, &err) < 0)
+		return 1;
+	if (argc > 4 && rec_store_create(1, &(struct rec_store_opts){ 0 }, &m.store, &err) < 0)
 		return 1;
 	rec_writer_head(m.writer, &m.out);
 	m.names.arg = &syscalls;
@@ -201,6 +209,9 @@ int main(int argc, char **argv)
 	meta.restored = true;
 	rec_writer_end(m.writer, &m.out, &meta);
 	flush(&m, 1);
+	if (m.store && rec_store_finish(m.store) < 0)
+		return 1;
+	rec_store_destroy(m.store);
 	rec_writer_destroy(m.writer);
 	return fflush(stdout) || buf_failed(&m.out);
 }

@@ -100,7 +100,7 @@ void export_head(struct export *x, struct buf *b)
 
 static void saw_time(struct export *x, u64 ns)
 {
-	if (!x->first_ns || ns < x->first_ns)
+	if (x->n_records == 1 || ns < x->first_ns)
 		x->first_ns = ns;
 	if (ns > x->last_ns)
 		x->last_ns = ns;

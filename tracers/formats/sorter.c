@@ -11,10 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RUN_STEPS 32768u
-#define FAN       48u
-#define LEVELS    4u /* 32768 * 48^4: 1.7e11 */
-#define BLOCK     16384u
+#define FAN    48u
+#define LEVELS 4u /* 32768 * 48^4: 1.7e11 */
+#define BLOCK  16384u
 
 struct run {
 	struct spool_stream stream;
@@ -26,7 +25,7 @@ struct sorter {
 	struct spool *spool;
 	u64 order;
 	struct sys_step *steps; /* the run being collected */
-	u32 n;
+	u32 n, run_steps;
 	struct run run[LEVELS][FAN];
 	u32 n_runs[LEVELS];
 	struct run *heap[LEVELS * FAN]; /* of a merge, by head */
@@ -34,17 +33,18 @@ struct sorter {
 	bool merging; /* the last merge has begun */
 };
 
-int sorter_create(const char *dir, struct sorter **ret, struct err *err)
+int sorter_create(const char *dir, u32 run, struct sorter **ret, struct err *err)
 {
 	struct sorter *s = calloc(1, sizeof(*s));
 	int r;
 
 	if (s)
-		s->steps = calloc(RUN_STEPS, sizeof(*s->steps));
+		s->steps = calloc(run, sizeof(*s->steps));
 	if (!s || !s->steps) {
 		free(s);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
 	}
+	s->run_steps = run;
 	r = spool_create(dir, BLOCK, &s->spool, err);
 	if (r < 0) {
 		sorter_destroy(s);
@@ -202,7 +202,7 @@ int sorter_add(struct sorter *s, struct sys_step *step)
 {
 	step->order = s->order++;
 	s->steps[s->n++] = *step;
-	return s->n == RUN_STEPS ? flush_run(s) : 0;
+	return s->n == s->run_steps ? flush_run(s) : 0;
 }
 
 int sorter_next(struct sorter *s, struct sys_step *ret)

@@ -13,6 +13,7 @@ static void pop(struct export *x, struct buf *b, struct span *s, const struct sp
 	struct frame *f = &s->task->frames[s->task->n_frames - 1];
 
 	s->call = f;
+	s->task->last_ns = s->ts_ns;
 	ops->end(x, b, s);
 	free(f->args);
 	s->task->n_frames--;
@@ -70,6 +71,7 @@ static void begin(struct export *x, struct buf *b, struct span *s, const struct 
 			     .depth = s->r->depth,
 			     .args = args_text(x, s->r) };
 	s->call = f;
+	s->task->last_ns = s->ts_ns;
 	ops->begin(x, b, s);
 }
 
