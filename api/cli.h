@@ -107,12 +107,15 @@ char *cli_escape(const char *s);
 /** cli_guest_path - "/v1/guests/G@rest"; to be freed */
 char *cli_guest_path(const char *guest, const char *rest);
 
+struct rec_store;
+
 struct cli_follow {
 	const char *trace; /* id */
 	const char *accept;
 	const char *layout; /* names of text options with commas between; NULL: none */
 	int out_fd;
 	u64 duration_ns; /* 0: until SIGINT, SIGTERM or its own end */
+	struct rec_store *store; /* on @out_fd: what comes goes through it; NULL: as it is */
 };
 /** cli_follow_signals - those that end a trace; to be blocked before it starts */
 void cli_follow_signals(sigset_t *ret);
@@ -138,6 +141,7 @@ int cli_detach(struct cli *c, int argc, char **argv);
 int cli_trace(struct cli *c, int argc, char **argv);
 int cli_record(struct cli *c, int argc, char **argv);
 int cli_report(struct cli *c, int argc, char **argv);
+int cli_export(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);

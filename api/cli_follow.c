@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "tracers/rec_store.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -53,7 +54,13 @@ static void flush(struct follow *w)
 {
 	size_t left;
 	ssize_t n;
+	int r;
 
+	if (w->f->store && !w->write_errno) {
+		r = rec_store_add(w->f->store, w->pending.data, w->pending.len);
+		w->written = w->pending.len;
+		w->write_errno = -r;
+	}
 	while (w->written < w->pending.len && !w->write_errno && is_writable(w)) {
 		left = w->pending.len - w->written;
 		n = write(w->f->out_fd, w->pending.data + w->written,
@@ -228,6 +235,8 @@ static int transfer(struct follow *w, int signal_fd, int timer_fd)
 			continue;
 		}
 		wait_for_more(w, signal_fd, timer_fd);
+		if (w->f->store && !w->write_errno)
+			w->write_errno = -rec_store_tick(w->f->store);
 		if (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 			if (w->stopping) /* asked a second time: do not wait; the daemon stops it */
 				return cli_fail("not waited for the end");
@@ -266,7 +275,7 @@ int cli_follow(struct cli *c, struct cli_follow *f)
 	struct follow w = { .c = c, .f = f };
 	struct stat st;
 	sigset_t set;
-	int status;
+	int status, r;
 
 	w.regular = fstat(f->out_fd, &st) == 0 && S_ISREG(st.st_mode);
 	/* the caller has blocked them: one that came while the trace started is seen here */
@@ -279,6 +288,10 @@ int cli_follow(struct cli *c, struct cli_follow *f)
 		status = start_stream(&w);
 	if (status == CLI_OK)
 		status = transfer(&w, signal_fd, timer_fd);
+	/* also of a stream that broke: what came is kept */
+	r = f->store ? rec_store_finish(f->store) : 0;
+	if (status == CLI_OK && r < 0)
+		status = cli_fail("cannot write the output: %s", strerrordesc_np(-r));
 	if (w.multi && w.stop)
 		curl_multi_remove_handle(w.multi, w.stop);
 	if (w.multi && w.stream)

@@ -76,7 +76,9 @@ static const struct cli_verb verbs[] = {
 	  "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... -o FILE",
 	  "record function calls into a file",
 	  TRACE_OPTIONS
-	  "  -o FILE         where to\n" GRAPH_OPTIONS
+	  "  -o FILE         where to\n"
+	  "  --max-size SIZE --max-age T     keep only the newest: so many bytes of records (64M, 2G), not\n"
+	  "                  older than that (10m, 24h)\n" GRAPH_OPTIONS
 	  "\n  hvftrace record web1 -l 'tcp_*' --duration 1m -o web1.hvft\n"
 	  "  hvftrace record web1 -p function_graph --threshold 1ms --duration 1m -o slow.hvft\n",
 	  cli_record },
@@ -105,6 +107,18 @@ static const struct cli_verb verbs[] = {
 	  "                  each), folded: time by stack, for flame graphs; falco, ocsf: of system\n"
 	  "                  calls\n" LAYOUT_OPTION,
 	  cli_report },
+	{ "export", "FILE|TRACE -f FORMAT [-o OUT]",
+	  "a recording or a trace in another tool's format",
+	  "  FILE            what record wrote; needs no daemon\n"
+	  "  TRACE           a trace's id, of what the daemon still has of it\n"
+	  "  -f FORMAT       trace.dat, trace.dat.v7 (trace-cmd, KernelShark), chrome, perfetto, folded,\n"
+	  "                  speedscope or ctf (babeltrace2, Trace Compass)\n"
+	  "  -o OUT          where to; standard output otherwise. Of ctf a directory, or NAME.tar\n"
+	  "  --host-trace F  of trace.dat: to be merged with F, which trace-cmd record -C mono made on this\n"
+	  "                  host meanwhile: trace-cmd report -i F -i OUT\n"
+	  "\n  hvftrace export web1.hvft -f trace.dat -o web1.dat; trace-cmd report web1.dat\n"
+	  "  hvftrace export web1.hvft -f folded | flamegraph.pl >web1.svg\n",
+	  cli_export },
 	{ "profile",
 	  "G|FILE [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",
 	  "calls and times by function, of a guest now or of a recording",

@@ -237,6 +237,15 @@ static int take_option(struct cli *c, const char *verb, int opt, struct trace_ar
 	case 'o':
 		a->output = optarg;
 		return -1;
+	case OPT_MAX_SIZE:
+		return cli_size(optarg, &a->limits.max_bytes) && a->limits.max_bytes
+			       ? -1
+			       : cli_usage(verb, "--max-size takes 512M or 2G, not \"%s\"", optarg);
+	case OPT_MAX_AGE:
+		return cli_duration(optarg, &a->limits.max_age_ns) && a->limits.max_age_ns
+			       ? -1
+			       : cli_usage(verb, "--max-age takes 30s, 10m or 24h, not \"%s\"",
+					   optarg);
 	case OPT_SORT:
 		a->sort = optarg;
 		return cli_profile_key(optarg)

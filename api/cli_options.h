@@ -5,6 +5,7 @@
 
 #include "api/cli.h"
 #include "tracers/output.h"
+#include "tracers/rec_store.h"
 
 #include <getopt.h>
 
@@ -16,6 +17,8 @@ struct trace_args {
 	const char *sort; /* of profile */
 	u64 duration_ns;
 	struct buf layout; /* -O: names with commas between */
+	bool store; /* of record: a file is one of blocks */
+	struct rec_store_opts limits;
 	json_t *body; /* of the request that starts the trace */
 	json_t *origins; /* globs that files gave: "FILE:LINE" of each */
 };
@@ -38,6 +41,8 @@ enum {
 	OPT_CGROUP,
 	OPT_PATH,
 	OPT_STRINGS,
+	OPT_MAX_SIZE,
+	OPT_MAX_AGE,
 };
 
 /* Which system calls: of syscalls and of record -p syscalls. */

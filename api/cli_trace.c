@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static long long number(const json_t *doc, const char *key)
 {
@@ -94,6 +95,20 @@ static int finish(struct cli *c, const char *id, int status)
 	return status;
 }
 
+/* A recording in a file is one of blocks; what goes through a pipe is as it comes. */
+static int open_store(const struct trace_args *a, int fd, struct rec_store **ret)
+{
+	bool limited = a->limits.max_bytes || a->limits.max_age_ns;
+	struct err err = { 0 };
+	struct stat st;
+
+	if (!a->store || (!limited && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))))
+		return CLI_OK;
+	if (rec_store_create(fd, &a->limits, ret, &err) < 0)
+		return cli_fail("%s: %s", a->output, err.msg);
+	return CLI_OK;
+}
+
 static int follow(struct cli *c, const struct trace_args *a, int fd, const char *accept)
 {
 	_cleanup_free_ char *path = cli_guest_path(a->guest, "/traces");
@@ -120,7 +135,10 @@ static int follow(struct cli *c, const struct trace_args *a, int fd, const char 
 	if (!id)
 		return cli_fail("out of memory");
 	f.trace = id;
-	status = cli_follow(c, &f);
+	status = open_store(a, fd, &f.store);
+	if (status == CLI_OK)
+		status = cli_follow(c, &f);
+	rec_store_destroy(f.store);
 	return finish(c, id, status);
 }
 
@@ -187,6 +205,9 @@ static int to_file(struct cli *c, const struct trace_args *a, const char *accept
 int cli_record(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "output", required_argument, NULL, 'o' },
+					       { "max-size", required_argument, NULL,
+						 OPT_MAX_SIZE },
+					       { "max-age", required_argument, NULL, OPT_MAX_AGE },
 					       TRACE_LONG,
 					       { NULL, 0, NULL, 0 } };
 	struct trace_args a;
@@ -196,6 +217,7 @@ int cli_record(struct cli *c, int argc, char **argv)
 	status = trace_args_parse(c, argc, argv, "p:o:" TRACE_SHORT, longs, &a);
 	if (status == -1 && !a.output)
 		status = cli_usage(argv[0], "-o FILE is needed");
+	a.store = true;
 	if (status == -1)
 		status = to_file(c, &a, "application/vnd.hvftrace.recording");
 	trace_args_deinit(&a);

@@ -53,4 +53,7 @@ void res_session_create(struct request *rq);
 /* res_stream.c */
 void res_traces_stream(struct request *rq);
 
+/* res_export.c */
+void res_traces_export(struct request *rq);
+
 #endif

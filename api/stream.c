@@ -195,6 +195,8 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 	s->meta.n_lost = i->n_lost + s->lost_here;
 	s->meta.n_functions = i->n_functions;
 	s->meta.n_restored = i->restore.sites_restored;
+	s->meta.boot_ns = i->boot_ns;
+	s->meta.zero_mono_ns = i->zero_mono_ns;
 	s->meta.restored = i->state != TRACE_RUNNING && i->restore.verified;
 	if (is_json(s)) {
 		out_json_end(&s->out, &s->meta, reason);
@@ -449,7 +451,7 @@ static const char *first_tracer(struct trace_entry *t, u64 after, const struct t
 	return "function_graph";
 }
 
-static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after)
+void stream_fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after)
 {
 	json_t *request = registry_trace_request(t);
 	struct guest_info g = { 0 };
@@ -525,7 +527,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->who = *opts->who;
 	s->names.sym = no_sym;
 	hub_client_init(&s->client, conn, t, is_json(s));
-	fill_meta(&s->meta, t, s->after);
+	stream_fill_meta(&s->meta, t, s->after);
 	trace_get_info(t->trace, &info);
 	if (s->after) /* who goes on has been told of those before */
 		s->lost_seen = info.n_lost;

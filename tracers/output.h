@@ -25,6 +25,8 @@ struct output_meta {
 	u32 vcpus;
 	bool args; /* trace_opts.args: the function tracer's text has "f()" where there are none */
 	u64 started_ns; /* host CLOCK_REALTIME */
+	u64 boot_ns; /* the same when the guest's trace clock was 0; 0: not known */
+	s64 zero_mono_ns; /* trace_info's; 0: not known */
 	u64 n_records, n_lost;
 	u64 n_functions, n_restored;
 	bool restored; /* everything put back and verified */

@@ -300,26 +300,43 @@ static void add_function(struct buf *b, u64 ip, const struct output_names *names
 		buf_addf(b, "0x%llx", (unsigned long long)ip);
 }
 
+/* The line of stack @i, if time was spent there itself. */
+static void add_stack(const struct profile *p, u32 i, struct buf *b,
+		      const struct output_names *names)
+{
+	u32 path[DEPTHS + 2], n = 0;
+	const struct node *top;
+
+	if (!p->nodes[i].self_ns)
+		return;
+	for (u32 k = i; k && n < ARRAY_SIZE(path); k = p->nodes[k].parent)
+		path[n++] = k;
+	top = &p->nodes[path[--n]];
+	if (top->comm)
+		add_name(b, p->comms[top->comm - 1],
+			 strnlen(p->comms[top->comm - 1], TRACE_COMM_LEN));
+	else /* the tree was full */
+		add_function(b, top->key, names);
+	while (n)
+		add_function(b, p->nodes[path[--n]].key, names);
+	buf_addf(b, " %llu\n", (unsigned long long)p->nodes[i].self_ns);
+}
+
+bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b,
+			 const struct output_names *names)
+{
+	if (*next + 1 >= p->n_nodes)
+		return false;
+	add_stack(p, ++*next, b, names);
+	return true;
+}
+
 void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names)
 {
-	for (u32 i = 1; i < p->n_nodes; i++) {
-		u32 path[DEPTHS + 2], n = 0;
-		const struct node *top;
+	u32 next = 0;
 
-		if (!p->nodes[i].self_ns)
-			continue;
-		for (u32 k = i; k && n < ARRAY_SIZE(path); k = p->nodes[k].parent)
-			path[n++] = k;
-		top = &p->nodes[path[--n]];
-		if (top->comm)
-			add_name(b, p->comms[top->comm - 1],
-				 strnlen(p->comms[top->comm - 1], TRACE_COMM_LEN));
-		else /* the tree was full */
-			add_function(b, top->key, names);
-		while (n)
-			add_function(b, p->nodes[path[--n]].key, names);
-		buf_addf(b, " %llu\n", (unsigned long long)p->nodes[i].self_ns);
-	}
+	while (profile_folded_next(p, &next, b, names))
+		;
 }
 
 struct profile *profile_create(void)

@@ -35,5 +35,8 @@ const struct profile_row *profile_rows(struct profile *p, size_t *n_ret);
  * NS is the time in the innermost without its callees, of all calls with these callers.
  */
 void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names);
+/** profile_folded_next - the next line of it, or none; *@next is 0 at first. false: that was all */
+bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b,
+			 const struct output_names *names);
 
 #endif

@@ -35,9 +35,11 @@ struct rec_text {
 };
 
 struct arena_block;
+struct rec_blocks;
 
 struct rec_reader {
 	FILE *file; /* NULL: @mem */
+	struct rec_blocks *blocks; /* of @file, when it is one of blocks */
 	struct cursor mem;
 	u32 version;
 	u64 offset; /* of the chunk under way */

@@ -4,6 +4,7 @@
  * and memory grows with what the file holds, never with what it claims. See rec_format.h.
  */
 #include "tracers/rec_priv.h"
+#include "tracers/rec_store.h"
 #include "tracers/rec_varint.h"
 
 #include "base/cleanup.h"
@@ -28,8 +29,15 @@ static must_check int bad(const struct rec_reader *r, struct err *err, const cha
 /* @len bytes; SRC_END: not one was left, SRC_PARTIAL: some. Negative errno: the read failed. */
 static int source_read(struct rec_reader *r, void *buf, size_t len, struct err *err)
 {
+	ssize_t n;
 	size_t got;
 
+	if (r->blocks) {
+		n = rec_blocks_read(r->blocks, buf, len, err);
+		if (n < 0)
+			return (int)n;
+		return (size_t)n == len ? SRC_ALL : n ? SRC_PARTIAL : SRC_END;
+	}
 	if (!r->file) {
 		if (cursor_bytes(&r->mem, buf, len))
 			return SRC_ALL;
@@ -144,6 +152,8 @@ static int read_meta(struct rec_reader *r, struct err *err)
 		m->n_functions = get_u64(obj, "functions");
 		m->n_restored = get_u64(obj, "functions_restored");
 		m->restored = json_is_true(json_object_get(obj, "restored"));
+		m->boot_ns = get_u64(obj, "boot_ns");
+		m->zero_mono_ns = (s64)get_u64(obj, "zero_mono_ns");
 	}
 	json_decref(obj);
 	r->cur.pos = r->cur.len;
@@ -432,12 +442,31 @@ static void reader_closep(struct rec_reader **r)
 	rec_reader_close(*r);
 }
 
+/* A recording in blocks: from here on it is read through them. */
+static int open_blocks(struct rec_reader *r, const u8 *head, struct err *err)
+{
+	u32 version;
+
+	memcpy(&version, head + 8, sizeof(version));
+	if (version != STORE_VERSION)
+		return err_set(err, -EBADMSG, ERR_FILE_FORMAT, 0,
+			       "recording in blocks of version %u; this program reads version %u",
+			       version, STORE_VERSION);
+	r->blocks = rec_blocks_open(r->file);
+	return r->blocks ? 0 : err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a recording");
+}
+
 static int read_head(struct rec_reader *r, struct err *err)
 {
 	u8 head[REC_HEAD_BYTES];
 	int rc;
 
 	rc = source_read(r, head, sizeof(head), err);
+	if (!rc && r->file && !memcmp(head, STORE_MAGIC, 8)) {
+		rc = open_blocks(r, head, err);
+		if (!rc)
+			rc = source_read(r, head, sizeof(head), err);
+	}
 	if (rc < 0)
 		return rc;
 	if (rc || memcmp(head, REC_MAGIC, REC_MAGIC_BYTES) != 0)
@@ -500,6 +529,7 @@ void rec_reader_close(struct rec_reader *r)
 {
 	if (!r)
 		return;
+	rec_blocks_close(r->blocks);
 	if (r->file)
 		(void)fclose(r->file);
 	while (r->texts) {

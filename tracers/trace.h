@@ -125,6 +125,11 @@ struct trace_info {
 	u64 n_orphans; /* captures and returns without a call: its entry was lost, or the kernel's own doing */
 	/* host CLOCK_REALTIME when the guest's trace clock was 0, to some ms; 0 before the first record */
 	u64 boot_ns;
+	/*
+	 * Host CLOCK_MONOTONIC when the guest's trace clock was 0: the earliest that a record's time and that of
+	 * its reading allow, so too late by the shortest of those delays, some 1 ms; 0 before the first record
+	 */
+	s64 zero_mono_ns;
 	u64 started_ns, stopped_ns; /* host CLOCK_REALTIME; stopped_ns 0 while running */
 	struct guest_restore restore; /* once stopped */
 	struct err error; /* TRACE_FAILED: why */

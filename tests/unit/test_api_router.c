@@ -41,6 +41,7 @@ HANDLER(res_events_list)
 HANDLER(res_events_stream)
 HANDLER(res_session_create)
 HANDLER(res_traces_stream)
+HANDLER(res_traces_export)
 
 struct found {
 	enum router_result result;

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * /v1/traces/{t}/export: what is kept of a trace, in another tool's format. The records are those up to now,
+ * also of a trace that runs on. A format that writes all of it at the end takes them at once, on the
+ * worker's thread, into its temporary file; the others take them as the client does.
+ */
+#include "api/registry.h"
+#include "api/resources.h"
+#include "api/server.h"
+#include "api/stream.h"
+#include "base/buf.h"
+#include "tracers/formats/export.h"
+#define LOG_PREFIX "export"
+#include "base/log.h"
+
+#include <errno.h>
+#include <microhttpd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT_BATCH 256
+#define EXPORT_BLOCK (64ul * 1024)
+
+enum stage {
+	STAGE_RECORDS,
+	STAGE_END,
+	STAGE_DONE
+};
+
+struct export_job {
+	struct trace_entry *trace; /* a reference */
+	const struct export_format *format;
+	struct export *export;
+	enum stage stage;
+	u64 after, until; /* sequence numbers: the last one taken, the last one wanted */
+	struct buf out;
+	size_t off; /* what of @out was sent */
+	struct trace_record recs[EXPORT_BATCH];
+};
+
+static void job_free(struct export_job *j)
+{
+	export_destroy(j->export);
+	buf_deinit(&j->out);
+	free(j);
+}
+
+static void put_gap(struct export_job *j, u64 next_seq)
+{
+	if (next_seq <= j->after + 1)
+		return;
+	export_lost(j->export, &j->out, next_seq - j->after - 1);
+	j->after = next_seq - 1;
+}
+
+/* The next records of those that are wanted. false: there are no more. Context: a user of the trace */
+static bool take_batch(struct export_job *j, struct trace *t)
+{
+	struct trace_page page = { .buf = j->recs, .max = EXPORT_BATCH };
+	struct output_names names = stream_names(t);
+	struct err err = { 0 };
+	int r = trace_read(t, j->after, &page, &err);
+
+	if (r == -ESTALE) {
+		put_gap(j, MIN(page.oldest_seq, j->until + 1));
+		return j->after < j->until;
+	}
+	for (size_t i = 0; i < page.n && j->recs[i].seq <= j->until; i++) {
+		put_gap(j, j->recs[i].seq);
+		export_record(j->export, &j->out, &j->recs[i], &names);
+		j->after = j->recs[i].seq;
+	}
+	return r == 0 && page.n && j->after < j->until;
+}
+
+/* What is only known now. */
+static void put_totals(struct export_job *j, const struct trace_info *i)
+{
+	struct output_meta m = { .n_records = i->n_records,
+				 .n_lost = i->n_lost,
+				 .n_functions = i->n_functions,
+				 .n_restored = i->restore.sites_restored,
+				 .restored = i->state != TRACE_RUNNING && i->restore.verified,
+				 .boot_ns = i->boot_ns,
+				 .zero_mono_ns = i->zero_mono_ns };
+
+	export_totals(j->export, &m);
+}
+
+static void take_records(struct export_job *j)
+{
+	struct trace_info info = { 0 };
+	bool more;
+
+	if (!registry_trace_use(j->trace)) { /* deleted under us, and with it what was left */
+		put_gap(j, j->until + 1);
+		put_totals(j, &j->trace->last);
+		j->stage = STAGE_END;
+		return;
+	}
+	more = j->after < j->until && take_batch(j, j->trace->trace);
+	trace_get_info(j->trace->trace, &info);
+	registry_trace_unuse(j->trace);
+	if (more)
+		return;
+	put_totals(j, &info);
+	j->stage = STAGE_END;
+}
+
+static ssize_t read_export(void *cls, uint64_t pos, char *buf, size_t max)
+{
+	struct export_job *j = cls;
+	struct err err = { 0 };
+	size_t n;
+
+	(void)pos;
+	while (j->off == j->out.len) {
+		buf_reset(&j->out);
+		j->off = 0;
+		if (j->stage == STAGE_DONE)
+			return MHD_CONTENT_READER_END_OF_STREAM;
+		if (j->stage == STAGE_RECORDS)
+			take_records(j);
+		else if (!export_end(j->export, &j->out))
+			j->stage = STAGE_DONE;
+		if (export_check(j->export, &err) < 0 || buf_failed(&j->out)) {
+			log_error("trace %s: an export is cut: %s", j->trace->id,
+				  err.code ? err.msg : "no memory");
+			return MHD_CONTENT_READER_END_WITH_ERROR;
+		}
+	}
+	n = MIN(max, j->out.len - j->off);
+	memcpy(buf, j->out.data + j->off, n);
+	j->off += n;
+	return (ssize_t)n;
+}
+
+static void on_response_freed(void *cls)
+{
+	struct export_job *j = cls;
+
+	registry_stream_end(j->trace);
+	job_free(j);
+}
+
+/* "GUEST-TRACE.dat"; a guest's name is of letters, digits and a few more */
+static bool add_disposition(struct MHD_Response *resp, const struct trace_entry *t,
+			    const struct export_format *f)
+{
+	char text[192], name[64];
+	size_t n = 0;
+
+	for (const char *s = t->guest->name; *s && n < sizeof(name) - 1; s++)
+		name[n++] = *s == '"' || *s == '\\' || *s < ' ' || *s == 0x7f ? '_' : *s;
+	name[n] = 0;
+	snprintf(text, sizeof(text), "attachment; filename=\"%s-%s%s\"", name, t->id, f->suffix);
+	return MHD_add_response_header(resp, MHD_HTTP_HEADER_CONTENT_DISPOSITION, text) == MHD_YES;
+}
+
+/* Context: a user of @t */
+static int job_start(struct export_job *j, struct trace_entry *t, const struct export_opts *opts,
+		     bool head_only, struct err *err)
+{
+	struct output_meta meta = { 0 };
+	struct trace_info info = { 0 };
+	int r;
+
+	trace_get_info(t->trace, &info);
+	stream_fill_meta(&meta, t, 0);
+	meta.boot_ns = info.boot_ns;
+	j->trace = t;
+	j->until = info.n_records;
+	meta.zero_mono_ns = info.zero_mono_ns;
+	r = export_create(j->format, &meta, opts, &j->export, err);
+	if (r < 0 || head_only)
+		return r;
+	export_head(j->export, &j->out);
+	if (info.n_lost) /* where they were is not kept */
+		export_lost(j->export, &j->out, info.n_lost);
+	while ((j->format->flags & EXPORT_LATE) && j->stage == STAGE_RECORDS) {
+		take_records(j);
+		r = export_check(j->export, err);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static void answer(struct request *rq, struct trace_entry *t, const struct export_format *f,
+		   const struct export_opts *opts)
+{
+	struct export_job *j = calloc(1, sizeof(*j));
+	struct MHD_Response *resp;
+	struct err err = { 0 };
+
+	if (!j) {
+		request_json(rq, 503, NULL);
+		return;
+	}
+	j->format = f;
+	if (job_start(j, t, opts, strcmp(rq->method, "HEAD") == 0, &err) < 0) {
+		job_free(j);
+		request_error(rq, &err);
+		return;
+	}
+	resp = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EXPORT_BLOCK, read_export, j,
+						 on_response_freed);
+	if (!resp) {
+		job_free(j);
+		request_json(rq, 503, NULL);
+		return;
+	}
+	registry_stream_begin(t);
+	if (!add_disposition(resp, t, f)) {
+		MHD_destroy_response(resp);
+		request_json(rq, 503, NULL);
+		return;
+	}
+	rq->reply.status = 200;
+	rq->reply.type = f->media_type;
+	rq->reply.response = resp;
+	rq->reply.is_stream = true;
+}
+
+/* format=NAME; NULL: the problem is the reply */
+static const struct export_format *take_format(struct request *rq)
+{
+	const char *name = request_query(rq, "format");
+	const struct export_format *f = name ? export_find(name) : NULL, *all;
+	struct buf names = { 0 };
+	size_t n;
+
+	if (f)
+		return f;
+	all = export_formats(&n);
+	for (size_t i = 0; i < n; i++)
+		buf_addf(&names, "%s%s", !i ? "" : i + 1 == n ? " or " : ", ", all[i].name);
+	request_refuse(rq, "format", "must be %s", names.data ? names.data : "given");
+	buf_deinit(&names);
+	return NULL;
+}
+
+/* host_trace_id=16 hex digits, of trace.dat alone */
+static int take_host_trace(struct request *rq, const struct export_format *f, u64 *ret)
+{
+	const char *text = request_query(rq, "host_trace_id");
+
+	if (!text)
+		return 0;
+	if (strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16) {
+		request_refuse(rq, "host_trace_id", "must be 16 digits, 0 to 9 or a to f");
+		return -EINVAL;
+	}
+	if (strncmp(f->name, "trace.dat", 9) != 0) {
+		request_refuse(rq, "host_trace_id",
+			       "is for the formats trace.dat and trace.dat.v7");
+		return -EINVAL;
+	}
+	*ret = strtoull(text, NULL, 16);
+	return 0;
+}
+
+void res_traces_export(struct request *rq)
+{
+	const struct export_format *f = take_format(rq);
+	struct export_opts opts = { 0 };
+	struct trace_entry *t;
+	struct err err = { 0 };
+
+	if (!f || take_host_trace(rq, f, &opts.host_trace_id) < 0)
+		return;
+	if (registry_trace_get(server_registry(rq->srv), rq->params[0], &t, &err) < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	answer(rq, t, f, &opts);
+	registry_trace_put(t);
+}

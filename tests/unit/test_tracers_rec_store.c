@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Recordings on disk: what is stored comes back, a cut file up to the cut, limits lose what they say. */
+#include "tracers/output.h"
+#include "tracers/rec_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define BASE    0xffffffff81000000
+#define RECORDS 200000ull
+
+static char path[64];
+static int fd;
+static u64 gap_at,
+	ring_at; /* losses before these records: of 7 sequence numbers, of 5 in the guest */
+static u32 n_tasks;
+
+static int setup(void **state)
+{
+	(void)state;
+	strcpy(path, "/tmp/hvf-store-XXXXXX");
+	fd = mkstemp(path);
+	gap_at = ring_at = 0;
+	n_tasks = 100;
+	return fd < 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	close(fd);
+	return unlink(path);
+}
+
+static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	static char name[32];
+
+	(void)arg;
+	snprintf(name, sizeof(name), "f%llx", (unsigned long long)(addr - BASE));
+	*ret = (struct kernel_sym){ .name = name, .addr = addr, .type = 't' };
+	*off_ret = 0;
+	return true;
+}
+
+static const struct output_names names = { .sym = sym };
+
+static struct trace_record record(u64 seq)
+{
+	u64 h = seq * 0x9e3779b97f4a7c15;
+	struct trace_record r = { .seq = seq,
+				  .type = TRACE_FUNCTION,
+				  .ts_ns = 1000000 + seq * 100 + h % 90,
+				  .ip = BASE + (h >> 40) % 500 * 16,
+				  .parent = BASE + (h >> 30) % 500 * 16,
+				  .pid = (u32)(h >> 20) % n_tasks,
+				  .cpu = (u16)(h >> 50) % 4 };
+
+	snprintf(r.comm, sizeof(r.comm), "t%u", r.pid);
+	return r;
+}
+
+static u64 first_after_gap(u64 seq)
+{
+	return seq + (gap_at && seq >= gap_at ? 7 : 0);
+}
+
+/* The recording of @n records as the daemon sends it, in pieces of @piece bytes, into @s or @all. */
+static void make(struct rec_store *s, struct buf *all, u64 n, size_t piece)
+{
+	struct output_meta meta = { .tracer = "function", .guest = "g", .vcpus = 4 };
+	struct rec_writer *w;
+	struct buf b = { 0 };
+
+	assert_int_equal(rec_writer_create(&meta, &w, NULL), 0);
+	rec_writer_head(w, &b);
+	for (u64 i = 1; i <= n; i++) {
+		struct trace_record r = record(first_after_gap(i));
+
+		if (i == gap_at)
+			rec_writer_lost(w, &b, 7);
+		if (i == ring_at)
+			rec_writer_lost(w, &b, 5);
+		rec_writer_add(w, &b, &r, &names);
+		if (i % 256 && i != n)
+			continue;
+		if (i == n) {
+			meta.n_records = n;
+			rec_writer_end(w, &b, &meta);
+		}
+		for (size_t at = 0; s && at < b.len; at += piece)
+			assert_int_equal(rec_store_add(s, b.data + at, MIN(piece, b.len - at)), 0);
+		if (all)
+			buf_add(all, b.data, b.len);
+		buf_reset(&b);
+	}
+	rec_writer_destroy(w);
+	buf_deinit(&b);
+}
+
+static void store(const struct rec_store_opts *opts, u64 n, size_t piece, bool finish)
+{
+	struct rec_store *s;
+
+	assert_int_equal(rec_store_create(fd, opts, &s, NULL), 0);
+	make(s, NULL, n, piece);
+	if (finish)
+		assert_int_equal(rec_store_finish(s), 0);
+	rec_store_destroy(s);
+}
+
+struct seen {
+	u64 records, lost, first, last;
+	enum rec_kind end;
+};
+
+/* Each record that is there must be the one with its number. Return: 0, or the reader's failure */
+static int read_back(struct seen *seen)
+{
+	struct trace_record got, want;
+	struct output_names read_names;
+	struct kernel_sym a;
+	struct rec_reader *r;
+	int rc;
+	u64 off;
+
+	*seen = (struct seen){ 0 };
+	rc = rec_reader_open(path, &r, NULL);
+	if (rc)
+		return rc;
+	read_names = rec_reader_names(r);
+	while (!(rc = rec_reader_next(r, &seen->end, &got, NULL)) && seen->end <= REC_LOST) {
+		if (seen->end == REC_LOST) {
+			seen->lost += got.seq;
+			continue;
+		}
+		want = record(got.seq);
+		assert_true(got.seq > seen->last);
+		assert_int_equal(got.ip, want.ip);
+		assert_int_equal(got.ts_ns, want.ts_ns);
+		assert_string_equal(got.comm, want.comm);
+		assert_true(read_names.sym(read_names.arg, got.ip, &a, &off));
+		seen->first = seen->first ? seen->first : got.seq;
+		seen->last = got.seq;
+		seen->records++;
+	}
+	rec_reader_close(r);
+	return rc;
+}
+
+static u64 file_size(void)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	return (u64)st.st_size;
+}
+
+static void round_trip(void **state)
+{
+	const struct rec_store_opts opts = { 0 };
+	struct buf plain = { 0 };
+	struct seen s;
+
+	(void)state;
+	gap_at = 1000;
+	ring_at = 150000;
+	store(&opts, RECORDS, 4099, true);
+	assert_int_equal(read_back(&s), 0);
+	assert_int_equal(s.end, REC_END);
+	assert_int_equal(s.records, RECORDS);
+	assert_int_equal(s.lost, 12);
+	make(NULL, &plain, RECORDS, 1);
+	assert_in_range(file_size(), 1, plain.len * 3 / 4);
+	buf_deinit(&plain);
+}
+
+/* More tasks than slots: their definitions change while the recording goes on. */
+static void tasks_that_change_slots(void **state)
+{
+	const struct rec_store_opts opts = { 0 };
+	struct seen s;
+
+	(void)state;
+	n_tasks = 60000;
+	store(&opts, RECORDS, 1 << 20, true);
+	assert_int_equal(read_back(&s), 0);
+	assert_int_equal(s.records, RECORDS);
+}
+
+/* As kill -9 leaves it: wherever it was cut, all whole blocks are there, and it says that it was cut. */
+static void cut_anywhere(void **state)
+{
+	const struct rec_store_opts opts = { 0 };
+	u64 size, last = 0;
+	struct seen s;
+
+	(void)state;
+	store(&opts, RECORDS, 65536, true);
+	size = file_size();
+	for (u64 at = 40; at < size; at += size / 97) {
+		assert_int_equal(truncate(path, (off_t)(size - at)), 0);
+		if (read_back(&s)) { /* cut before its metadata */
+			assert_true(size - at < 400);
+			continue;
+		}
+		assert_int_equal(s.end, size - at > size - 400 ? s.end : REC_CUT);
+		assert_int_equal(s.records, s.last);
+		assert_true(!last || s.records <= last);
+		last = s.records;
+	}
+	assert_in_range(last, 0, RECORDS / 50);
+}
+
+/* What waits in memory is in the file after a second. */
+static void flushed_by_time(void **state)
+{
+	const struct rec_store_opts opts = { 0 };
+	struct rec_store *w;
+	struct seen s;
+	u64 before;
+
+	(void)state;
+	assert_int_equal(rec_store_create(fd, &opts, &w, NULL), 0);
+	make(w, NULL, 300, 100);
+	before = file_size();
+	assert_int_equal(rec_store_tick(w), 0);
+	for (int i = 0; i < 300 && file_size() == before; i++) {
+		usleep(10000);
+		assert_int_equal(rec_store_tick(w), 0);
+	}
+	rec_store_destroy(w); /* without an end */
+	assert_int_equal(read_back(&s), 0);
+	assert_int_equal(s.records, 300);
+}
+
+static void kept_within_bytes(void **state)
+{
+	const struct rec_store_opts opts = { .max_bytes = 1 << 20 };
+	struct stat st;
+	struct seen s;
+
+	(void)state;
+	gap_at = 1000; /* of a block that goes */
+	ring_at = 1300;
+	store(&opts, 4 * RECORDS, 65536, true);
+	assert_int_equal(read_back(&s), 0);
+	assert_int_equal(s.end, REC_END);
+	assert_int_equal(s.last, 4 * RECORDS + 7);
+	assert_in_range(s.records, 1000, 3 * RECORDS);
+	/* all that is not there is lost: 7 numbers were never given out to records, 5 never had one */
+	assert_int_equal(s.records + s.lost, 4 * RECORDS + 12);
+	assert_int_equal(s.records, s.last - s.first + 1);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true(st.st_blocks * 512 < st.st_size);
+}
+
+static void kept_within_age(void **state)
+{
+	const struct rec_store_opts opts = { .max_age_ns = 1 };
+	struct seen s;
+
+	(void)state;
+	store(&opts, RECORDS, 65536, true);
+	assert_int_equal(read_back(&s), 0);
+	assert_int_equal(s.last, RECORDS);
+	assert_in_range(s.records, 1, RECORDS / 2);
+	assert_int_equal(s.records + s.lost, RECORDS);
+}
+
+static void limits_need_a_file(void **state)
+{
+	const struct rec_store_opts opts = { .max_bytes = 1 };
+	struct rec_store *s;
+	int p[2];
+
+	(void)state;
+	assert_int_equal(pipe(p), 0);
+	assert_int_equal(rec_store_create(p[1], &opts, &s, NULL), -EOPNOTSUPP);
+	close(p[0]);
+	close(p[1]);
+}
+
+static void damage_is_found(void **state)
+{
+	const struct rec_store_opts opts = { 0 };
+	struct seen s;
+	u64 size;
+	u8 byte;
+
+	(void)state;
+	store(&opts, 20000, 65536, true);
+	size = file_size() - 16; /* the trailer is not read */
+	for (u64 at = STORE_HEAD_BYTES; at < size; at += 211) {
+		assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+		byte ^= 0x10;
+		assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+		if (!read_back(&s)) /* as the end of the blocks, or what comes after it */
+			assert_true(s.end == REC_CUT || at > size - 1000);
+		byte ^= 0x10;
+		assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+	}
+	assert_int_equal(read_back(&s), 0);
+}
+
+static void not_a_recording(void **state)
+{
+	const struct rec_store_opts opts = { 0 };
+	struct rec_store *s;
+
+	(void)state;
+	assert_int_equal(rec_store_create(fd, &opts, &s, NULL), 0);
+	assert_int_equal(rec_store_add(s, "{\"title\": \"a problem\"}", 22), -EBADMSG);
+	assert_int_equal(rec_store_add(s, "", 0), -EBADMSG);
+	rec_store_destroy(s);
+	fd = open("/dev/full", O_WRONLY);
+	assert_int_equal(rec_store_create(fd, &opts, &s, NULL), -ENOSPC);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(round_trip),         T(tasks_that_change_slots), T(cut_anywhere),
+		T(flushed_by_time),    T(kept_within_bytes),       T(kept_within_age),
+		T(limits_need_a_file), T(damage_is_found),         T(not_a_recording),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

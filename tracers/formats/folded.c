@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Folded stacks: "comm;outermost;...;innermost NS", NS the time in the innermost without its callees.
+ * The format has no place for anything else: what is known of the trace, and what was lost, is a line
+ * that begins with "#" and ends with a dot, which flamegraph.pl and speedscope pass over.
+ */
+#include "tracers/formats/priv.h"
+#include "tracers/profile.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct folded {
+	struct profile *profile;
+	u32 next; /* stack, of the end */
+	bool in_end;
+};
+
+static int create(struct export *x, struct err *err)
+{
+	struct folded *f = x->priv = calloc(1, sizeof(*f));
+
+	if (f)
+		f->profile = profile_create();
+	return f && f->profile ? 0
+			       : err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
+}
+
+static void destroy(struct export *x)
+{
+	struct folded *f = x->priv;
+
+	if (f)
+		profile_destroy(f->profile);
+	free(f);
+}
+
+static void record(struct export *x, struct buf *b, const struct trace_record *r)
+{
+	struct folded *f = x->priv;
+
+	(void)b;
+	if (r->type == TRACE_GRAPH_ENTRY || r->type == TRACE_GRAPH_RETURN)
+		export_sym(x, r->ip);
+	if (profile_add(f->profile, r))
+		export_fail(x, -ENOMEM);
+}
+
+static void syscall_event(struct export *x, struct buf *b, const struct syscall_event *e)
+{
+	struct folded *f = x->priv;
+	struct trace_record r = { .type = TRACE_GRAPH_RETURN,
+				  .ip = e->entry->addr,
+				  .duration_ns = e->duration_ns,
+				  .pid = e->pid,
+				  .cpu = e->cpu };
+
+	(void)b;
+	export_call_sym(x, e);
+	memcpy(r.comm, e->comm, sizeof(r.comm));
+	if (e->state != SYSCALL_NEVER && e->state != SYSCALL_UNFINISHED &&
+	    profile_add(f->profile, &r))
+		export_fail(x, -ENOMEM);
+}
+
+static void lost(struct export *x, struct buf *b, u64 count)
+{
+	/* told at the end */
+	(void)x;
+	(void)b;
+	(void)count;
+}
+
+static bool end(struct export *x, struct buf *b)
+{
+	struct output_names names = syms_names(x->syms);
+	struct folded *f = x->priv;
+	size_t before = b->len;
+	char time[40];
+
+	if (!f->in_end)
+		buf_addf(b,
+			 "# hvftrace %s: guest %.64s, Linux %.80s, %.32s, ns of the guest's trace "
+			 "clock, started %s; %llu records, %llu lost.\n",
+			 HVF_VERSION, x->meta.guest, x->meta.release, x->meta.tracer,
+			 export_time(x->meta.started_ns, time), (unsigned long long)x->n_records,
+			 (unsigned long long)x->n_lost);
+	f->in_end = true;
+	while (b->len - before < 65536) {
+		if (!profile_folded_next(f->profile, &f->next, b, &names))
+			return false;
+	}
+	return true;
+}
+
+const struct export_ops export_folded = {
+	.create = create,
+	.destroy = destroy,
+	.record = record,
+	.syscall = syscall_event,
+	.lost = lost,
+	.end = end,
+};

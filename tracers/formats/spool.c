@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Streams in a temporary file. See spool.h. A block ends with the number of the stream's next one. */
+#include "tracers/formats/spool.h"
+
+#include "base/cleanup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINK sizeof(u64)
+
+struct spool {
+	int fd; /* -1: not made yet */
+	int failed;
+	u32 block;
+	u64 n_blocks;
+	char dir[256];
+};
+
+int spool_create(const char *dir, u32 block, struct spool **ret, struct err *err)
+{
+	struct spool *s = calloc(1, sizeof(*s));
+	const char *tmp = getenv("TMPDIR");
+
+	if (!s)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
+	if (!dir)
+		dir = tmp && *tmp ? tmp : "/var/tmp";
+	strncat(s->dir, dir, sizeof(s->dir) - 1);
+	s->fd = -1;
+	s->block = block;
+	*ret = s;
+	return 0;
+}
+
+void spool_destroy(struct spool *s)
+{
+	if (!s)
+		return;
+	if (s->fd >= 0)
+		close(s->fd);
+	free(s);
+}
+
+void spool_stream_deinit(struct spool_stream *st)
+{
+	free(st->block);
+	*st = (struct spool_stream){ 0 };
+}
+
+static int open_file(struct spool *s)
+{
+	char path[sizeof(s->dir) + 32];
+
+	s->fd = open(s->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (s->fd >= 0)
+		return 0;
+	if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
+		return -errno;
+	/* a file system that has no O_TMPFILE */
+	snprintf(path, sizeof(path), "%s/hvftrace-XXXXXX", s->dir);
+	s->fd = mkostemp(path, O_CLOEXEC);
+	if (s->fd < 0)
+		return -errno;
+	return unlink(path) ? -errno : 0;
+}
+
+static int write_at(struct spool *s, u64 off, const u8 *p, size_t len)
+{
+	while (len) {
+		ssize_t n = pwrite(s->fd, p, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -ENOSPC;
+		p += n;
+		off += (u64)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static int read_at(struct spool *s, u64 off, u8 *p, size_t len)
+{
+	while (len) {
+		ssize_t n = pread(s->fd, p, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		p += n;
+		off += (u64)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* The full block of @st goes to its place in the file, and a next one gets its own. */
+static int flush_block(struct spool *s, struct spool_stream *st)
+{
+	u64 next;
+	int r = 0;
+
+	if (s->fd < 0)
+		r = open_file(s);
+	if (r < 0)
+		return r;
+	if (!st->first)
+		st->first = st->last = ++s->n_blocks;
+	next = ++s->n_blocks;
+	memcpy(st->block + s->block - LINK, &next, LINK);
+	r = write_at(s, (st->last - 1) * s->block, st->block, s->block);
+	st->last = next;
+	st->used = 0;
+	return r;
+}
+
+int spool_add(struct spool *s, struct spool_stream *st, const void *data, size_t len)
+{
+	const u8 *p = data;
+
+	while (len && !s->failed) {
+		size_t n = MIN(len, s->block - LINK - st->used);
+
+		if (!st->block)
+			st->block = malloc(s->block);
+		if (!st->block) {
+			s->failed = -ENOMEM;
+			break;
+		}
+		memcpy(st->block + st->used, p, n);
+		st->used += (u32)n;
+		st->bytes += n;
+		p += n;
+		len -= n;
+		if (st->used == s->block - LINK)
+			s->failed = flush_block(s, st);
+	}
+	return s->failed;
+}
+
+/* The block after the one that @p is through with. */
+static int next_block(struct spool *s, const struct spool_stream *st, struct spool_place *p)
+{
+	u32 room = (u32)(s->block - LINK);
+	int r;
+
+	if (!p->block)
+		p->block = malloc(s->block);
+	if (!p->block)
+		return -ENOMEM;
+	p->off = 0;
+	p->len = (u32)MIN(p->left, (u64)room);
+	if (p->next == st->last || !st->first) { /* still in memory */
+		if (p->len)
+			memcpy(p->block, st->block, p->len);
+		return 0;
+	}
+	r = read_at(s, (p->next - 1) * s->block, p->block, s->block);
+	memcpy(&p->next, p->block + room, LINK);
+	return r;
+}
+
+ssize_t spool_read(struct spool *s, const struct spool_stream *st, struct spool_place *p, void *buf,
+		   size_t max)
+{
+	size_t n;
+	int r;
+
+	if (s->failed)
+		return s->failed;
+	if (!p->begun) {
+		p->begun = true;
+		p->next = st->first;
+		p->left = st->bytes;
+	}
+	if (!p->left)
+		return 0;
+	if (p->off == p->len) {
+		r = next_block(s, st, p);
+		if (r < 0)
+			return r;
+	}
+	n = MIN(max, (size_t)(p->len - p->off));
+	memcpy(buf, p->block + p->off, n);
+	p->off += (u32)n;
+	p->left -= n;
+	return (ssize_t)n;
+}
+
+void spool_place_deinit(struct spool_place *p)
+{
+	free(p->block);
+	*p = (struct spool_place){ 0 };
+}

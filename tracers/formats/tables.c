@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Symbols and tasks. See tables.h. */
+#include "tracers/formats/tables.h"
+
+#include "tracers/out_layout.h"
+#include "tracers/out_values.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_BLOCK   (64u << 10)
+#define SLOTS_MIN     1024u
+#define TASK_BUCKETS  16384u
+#define TASKS_A_CHUNK 1024u
+
+struct arena {
+	struct arena *next;
+	char bytes[ARENA_BLOCK];
+};
+
+struct syms {
+	struct exp_sym *sym; /* [0] is not used */
+	u32 n, cap;
+	u32 *slot; /* open addressing; a number, 0: empty */
+	u32 n_slots;
+	struct arena *arena;
+	size_t arena_left;
+};
+
+static u64 mix(u64 v)
+{
+	v *= 0x9e3779b97f4a7c15;
+	return v ^ v >> 29;
+}
+
+/* @len is at most 6 * TEXT_NAME_MAX. */
+static char *arena_copy(struct syms *s, const char *text, size_t len)
+{
+	struct arena *a = s->arena;
+	char *p;
+
+	if (!a || s->arena_left < len + 1) {
+		a = malloc(sizeof(*a));
+		if (!a)
+			return NULL;
+		a->next = s->arena;
+		s->arena = a;
+		s->arena_left = ARENA_BLOCK;
+	}
+	p = a->bytes + ARENA_BLOCK - s->arena_left;
+	s->arena_left -= len + 1;
+	memcpy(p, text, len);
+	p[len] = 0;
+	return p;
+}
+
+struct syms *syms_create(void)
+{
+	struct syms *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return NULL;
+	s->cap = SLOTS_MIN;
+	s->n_slots = 2 * SLOTS_MIN;
+	s->sym = calloc(s->cap, sizeof(*s->sym));
+	s->slot = calloc(s->n_slots, sizeof(*s->slot));
+	if (s->sym && s->slot)
+		return s;
+	syms_destroy(s);
+	return NULL;
+}
+
+void syms_destroy(struct syms *s)
+{
+	if (!s)
+		return;
+	while (s->arena) {
+		struct arena *a = s->arena;
+
+		s->arena = a->next;
+		free(a);
+	}
+	free(s->sym);
+	free(s->slot);
+	free(s);
+}
+
+static bool syms_grow(struct syms *s)
+{
+	u32 cap = s->cap * 2, n_slots = cap * 2, *slot;
+	struct exp_sym *sym;
+
+	sym = reallocarray(s->sym, cap, sizeof(*sym));
+	if (!sym)
+		return false;
+	s->sym = sym;
+	slot = calloc(n_slots, sizeof(*slot));
+	if (!slot)
+		return false;
+	for (u32 i = 1; i <= s->n; i++) {
+		u32 h = (u32)mix(sym[i].addr) & (n_slots - 1);
+
+		while (slot[h])
+			h = (h + 1) & (n_slots - 1);
+		slot[h] = i;
+	}
+	free(s->slot);
+	s->slot = slot;
+	s->n_slots = n_slots;
+	s->cap = cap;
+	return true;
+}
+
+static u32 find_slot(const struct syms *s, u64 addr)
+{
+	u32 h = (u32)mix(addr) & (s->n_slots - 1);
+
+	while (s->slot[h] && s->sym[s->slot[h]].addr != addr)
+		h = (h + 1) & (s->n_slots - 1);
+	return h;
+}
+
+static u32 add_sym(struct syms *s, u64 addr, const char *name, const char *module)
+{
+	char text[TEXT_NAME_MAX + 1], json[6 * TEXT_NAME_MAX + 1], addr_text[20];
+	struct exp_sym *e;
+
+	if (s->n + 2 > s->cap && !syms_grow(s))
+		return 0;
+	if (!name) {
+		snprintf(addr_text, sizeof(addr_text), "0x%llx", (unsigned long long)addr);
+		name = addr_text;
+	}
+	e = &s->sym[s->n + 1];
+	*e = (struct exp_sym){ .addr = addr, .start = addr };
+	e->name_len = (u32)(fmt_printable(text, name, strnlen(name, TEXT_NAME_MAX)) - text);
+	e->json_len = (u32)(fmt_json_escaped(json, text, e->name_len) - json);
+	e->name = arena_copy(s, text, e->name_len);
+	e->json = arena_copy(s, json, e->json_len);
+	if (module) {
+		size_t len = (size_t)(fmt_printable(text, module, strnlen(module, TEXT_NAME_MAX)) -
+				      text);
+
+		e->module = arena_copy(s, text, len);
+	}
+	if (!e->name || !e->json || (module && !e->module))
+		return 0;
+	s->slot[find_slot(s, addr)] = ++s->n;
+	return s->n;
+}
+
+u32 syms_get(struct syms *s, u64 addr, const struct output_names *names)
+{
+	struct kernel_sym sym = { .name = NULL };
+	u32 id = s->slot[find_slot(s, addr)];
+	u64 off = 0;
+
+	if (id)
+		return id;
+	if (!names->sym(names->arg, addr, &sym, &off))
+		return add_sym(s, addr, NULL, NULL);
+	id = add_sym(s, addr, sym.name, sym.module);
+	s->sym[id].start = addr - off;
+	s->sym[id].size_bytes = sym.size_bytes;
+	s->sym[id].type = sym.type ? sym.type : '?';
+	return id;
+}
+
+u32 syms_named(struct syms *s, u64 addr, const char *name)
+{
+	u32 id = s->slot[find_slot(s, addr)];
+
+	if (id)
+		return id;
+	id = add_sym(s, addr, name, NULL);
+	s->sym[id].type = 't';
+	return id;
+}
+
+u32 syms_start(struct syms *s, u32 id)
+{
+	const struct exp_sym of = s->sym[id];
+	u32 start = s->slot[find_slot(s, of.start)];
+
+	if (start)
+		return start;
+	start = add_sym(s, of.start, of.name, of.module);
+	s->sym[start].size_bytes = of.size_bytes;
+	s->sym[start].type = of.type;
+	return start;
+}
+
+u32 syms_count(const struct syms *s)
+{
+	return s->n;
+}
+
+const struct exp_sym *syms_at(const struct syms *s, u32 id)
+{
+	static const struct exp_sym none = {
+		.name = "?", .json = "?", .name_len = 1, .json_len = 1
+	};
+
+	return id ? &s->sym[id] : &none;
+}
+
+static bool sym_of(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	const struct syms *s = arg;
+	const struct exp_sym *e = &s->sym[s->slot[find_slot(s, addr)]];
+
+	if (!e->type)
+		return false;
+	*ret = (struct kernel_sym){ .name = e->name,
+				    .module = e->module,
+				    .addr = e->start,
+				    .size_bytes = e->size_bytes,
+				    .type = e->type };
+	*off_ret = addr - e->start;
+	return true;
+}
+
+struct output_names syms_names(struct syms *s)
+{
+	return (struct output_names){ .sym = sym_of, .arg = s };
+}
+
+struct tasks {
+	u32 bucket[TASK_BUCKETS]; /* 1 + number; 0: empty */
+	struct task *chunk[TASKS_MAX / TASKS_A_CHUNK];
+	u32 n;
+};
+
+struct tasks *tasks_create(void)
+{
+	return calloc(1, sizeof(struct tasks));
+}
+
+void tasks_destroy(struct tasks *t)
+{
+	if (!t)
+		return;
+	for (u32 i = 0; i < t->n; i++) {
+		struct task *k = tasks_at(t, i);
+
+		while (k->n_frames)
+			free(k->frames[--k->n_frames].args);
+		free(k->frames);
+		spool_stream_deinit(&k->stream);
+	}
+	for (u32 i = 0; i < ARRAY_SIZE(t->chunk); i++)
+		free(t->chunk[i]);
+	free(t);
+}
+
+struct task *tasks_at(const struct tasks *t, u32 number)
+{
+	return &t->chunk[number / TASKS_A_CHUNK][number % TASKS_A_CHUNK];
+}
+
+u32 tasks_count(const struct tasks *t)
+{
+	return t->n;
+}
+
+static struct task *find_task(const struct tasks *t, u64 key)
+{
+	for (u32 i = t->bucket[mix(key) % TASK_BUCKETS]; i;) {
+		struct task *k = tasks_at(t, i - 1);
+
+		if (k->key == key)
+			return k;
+		i = k->next;
+	}
+	return NULL;
+}
+
+struct task *tasks_find(struct tasks *t, u32 pid)
+{
+	return find_task(t, pid);
+}
+
+static struct task *new_task(struct tasks *t, u64 key)
+{
+	u32 *bucket = &t->bucket[mix(key) % TASK_BUCKETS];
+	struct task **chunk, *k;
+
+	if (t->n == TASKS_MAX)
+		return NULL;
+	chunk = &t->chunk[t->n / TASKS_A_CHUNK];
+	if (!*chunk)
+		*chunk = calloc(TASKS_A_CHUNK, sizeof(**chunk));
+	if (!*chunk)
+		return NULL;
+	k = *chunk + t->n % TASKS_A_CHUNK;
+	k->key = key;
+	k->number = t->n++;
+	k->next = *bucket;
+	*bucket = t->n;
+	return k;
+}
+
+struct task *tasks_get(struct tasks *t, const struct trace_record *r, unsigned *news_ret)
+{
+	u64 key = r->pid ? r->pid : 1ull << 32 | r->cpu;
+	struct task *k = find_task(t, key);
+	bool known = strcmp(r->comm, "<...>") != 0;
+
+	*news_ret = 0;
+	if (!k) {
+		k = new_task(t, key);
+		if (!k)
+			return NULL;
+		k->pid = r->pid;
+		*news_ret = TASK_NEW;
+	} else if ((!known || !strncmp(k->comm, r->comm, TRACE_COMM_LEN)) &&
+		   (k->tgid == r->tgid || !r->tgid)) {
+		return k;
+	} else {
+		*news_ret = TASK_RENAMED;
+	}
+	if (known || !k->comm[0])
+		memcpy(k->comm, r->comm, sizeof(k->comm));
+	k->comm[TRACE_COMM_LEN] = 0;
+	if (r->tgid)
+		k->tgid = r->tgid;
+	return k;
+}
