@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "machine/boot_x86.h"
+#include "machine/output.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -254,6 +255,7 @@ void machine_go(struct machine *m)
 static void stop_vcpus(struct machine *m)
 {
 	__atomic_store_n(&m->stopping, true, __ATOMIC_SEQ_CST);
+	output_stop(); /* those that wait for whoever reads the console */
 	machine_go(m); /* those that still wait */
 	for (u32 i = 0; i < m->n_vcpus; i++) {
 		if (m->vcpu[i].started)

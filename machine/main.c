@@ -18,7 +18,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 
 static int fail(const struct err *err)
 {
@@ -98,6 +97,14 @@ static int daemonize(int *ready_ret)
 	return -1;
 }
 
+static void say_lost(void)
+{
+	u64 n = output_lost();
+
+	if (n)
+		output_say("%llu bytes of the console's output were lost", (unsigned long long)n);
+}
+
 /* Run the guest to its end. Return: exit status. */
 static int run(struct machine *m, const struct options *o, int ready, int signals)
 {
@@ -127,7 +134,8 @@ static int run(struct machine *m, const struct options *o, int ready, int signal
 	console_close(&console);
 	if (pidfile >= 0)
 		(void)!ftruncate(pidfile, 0);
-	fprintf(stderr, "hvftrace-vmm: %s\n", m->why);
+	say_lost();
+	output_say("%s", m->why);
 	return m->status;
 }
 
@@ -140,8 +148,7 @@ int main(int argc, char **argv)
 	struct machine *m = NULL;
 	struct err err = { 0 };
 	struct options o;
-	struct stat st;
-	int status;
+	int status, out = STDOUT_FILENO;
 
 	status = options_parse(argc, argv, &o);
 	if (status == -1 && o.daemonize)
@@ -155,21 +162,21 @@ int main(int argc, char **argv)
 		.cmdline = o.append ? o.append : "",
 		.cpus = o.cpus,
 		.memory_bytes = o.memory_bytes,
-		.out_fd = STDOUT_FILENO,
+		.out_fd = -1,
 		.emulated = accel.insns_per_sec > 0 && !accel.use_kvm,
 	};
 	memcpy(config.disk, o.disk, sizeof(config.disk));
 	config.n_disks = o.n_disks;
 	if (o.console)
-		config.out_fd = open(o.console, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (config.out_fd >= 0 && fstat(config.out_fd, &st) == 0 && S_ISREG(st.st_mode))
-		output_limit(OUTPUT_FILE_MAX);
+		out = open(o.console, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	signals = open_signals();
-	if (config.out_fd < 0 || signals < 0) {
+	if (out < 0 || signals < 0) {
 		(void)err_set(&err, -errno, ERR_IO, 0, "%s: %s", o.console ? o.console : "signals",
 			      strerrordesc_np(errno));
 		return fail(&err);
 	}
+	if (output_open(out, &config.out_fd, &err) < 0)
+		return fail(&err);
 	if (machine_create(&config, &m, &err) < 0)
 		return fail(&err);
 	status = run(m, &o, ready, signals);

@@ -20,7 +20,9 @@ static const char help[] =
 	"  --append TEXT    the kernel's command line\n"
 	"  --cpus N         1 when not given\n"
 	"  --memory SIZE    512M when not given\n"
-	"  --disk FILE      a raw disk; up to 8. --disk-readonly FILE: the guest may not write to it\n"
+	"  --disk FILE[,readonly|,cow|,cow=PATH]\n"
+	"                   a raw disk; up to 8. What the guest writes goes to the file, or is forgotten\n"
+	"                   at its end (cow), or kept at PATH. --disk-readonly FILE: as FILE,readonly\n"
 	"  --console FILE   what the guest's console sends, 64 MiB of it if this is a regular\n"
 	"                   file; standard output when not given\n"
 	"  --input -|PATH   what it receives: standard input, or from clients of a new unix socket\n"
@@ -66,11 +68,40 @@ static bool parse_size(const char *text, u64 *ret)
 	return true;
 }
 
+/* Cut @suffix off the end of @text. */
+static bool cut(char *text, const char *suffix)
+{
+	size_t len = strlen(text), n = strlen(suffix);
+
+	if (len <= n || strcmp(text + len - n, suffix) != 0)
+		return false;
+	text[len - n] = 0;
+	return true;
+}
+
+/* FILE, FILE,readonly, FILE,cow or FILE,cow=PATH; any other comma is part of a name. */
 static int take_disk(struct options *o, bool read_only)
 {
+	struct disk_source *d = &o->disk[o->n_disks];
+	char *at = NULL;
+
 	if (o->n_disks == MACHINE_MAX_DISKS)
 		return usage("at most %d disks", MACHINE_MAX_DISKS);
-	o->disk[o->n_disks++] = (struct disk_source){ optarg, read_only };
+	for (char *c = strstr(optarg, ",cow="); c; c = strstr(c + 1, ",cow="))
+		at = c;
+	*d = (struct disk_source){ .path = optarg, .read_only = read_only };
+	if (at) {
+		*at = 0;
+		d->overlay = at + strlen(",cow=");
+		d->cow = true;
+	} else if (cut(optarg, ",cow")) {
+		d->cow = true;
+	} else if (cut(optarg, ",readonly")) {
+		d->read_only = true;
+	}
+	if (!*optarg || (d->overlay && !*d->overlay) || (d->cow && d->read_only))
+		return usage("--disk takes FILE, FILE,readonly, FILE,cow or FILE,cow=PATH");
+	o->n_disks++;
 	return -1;
 }
 

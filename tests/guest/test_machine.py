@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own VMM, with kernels of a few instructions: how a guest starts, ends, and fails, each in one line."""
 
+import fcntl
 import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
+import termios
+import time
 
 from daemon import binary, is_release
 from guest import TOP, Skip, die_with_parent, wait_for
 from small import need_kvm
 from testlib import main
 
-PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES = range(1, 10)
+PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS = range(1, 11)
 
 
 class Bare:
@@ -165,6 +169,29 @@ def test_signals_and_daemon():
         q = g.run("--daemonize", "--console", "/dev/null", "--initrd", "/nonexistent")
         assert (q.returncode, last_line(q)) == \
             (1, "hvftrace-vmm: /nonexistent: No such file or directory"), q
+
+
+def test_ends_while_nobody_reads():
+    """Its output goes to a pipe that is full and that nobody reads: it ends in time, and says what was lost."""
+    need_kvm()
+    with Bare(FLOODS) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
+        with p:
+            size = fcntl.fcntl(p.stdout, fcntl.F_GETPIPE_SZ)
+            wait_for("the pipe is full", lambda: unread(p.stdout) == size)
+            start = time.monotonic()
+            p.terminate()
+            assert p.wait(timeout=10) == 0
+            assert time.monotonic() - start < 3
+            err = p.stderr.read().decode()
+            assert err == ("hvftrace-vmm: 1 bytes of the console's output were lost\n"
+                           "hvftrace-vmm: the guest was ended by signal 15 (Terminated)\n"), err
+            assert p.stdout.read() == b"x" * size
+
+
+def unread(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def test_no_permission_for_kvm():

@@ -9,12 +9,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/serial_reg.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,14 +65,77 @@ static void test_output_has_a_limit(void **state)
 	assert_true(fd >= 0);
 	unlink(path);
 	output_limit(1500);
-	output_write(-1, many, sizeof(many));
+	output_write(-1, many, sizeof(many), -1);
 	for (int i = 0; i < 4; i++)
-		output_write(fd, many, sizeof(many));
+		output_write(fd, many, sizeof(many), -1);
 	assert_int_equal(lseek(fd, 0, SEEK_END), 1500);
+	assert_int_equal(output_lost(), 2500);
 	output_limit(UINT64_MAX);
-	output_write(fd, many, sizeof(many));
+	output_write(fd, many, sizeof(many), -1);
 	assert_int_equal(lseek(fd, 0, SEEK_END), 2500);
 	close(fd);
+}
+
+struct blocked {
+	int fd, cancel_fd;
+	_Atomic bool done;
+};
+
+static void *write_much(void *arg)
+{
+	static const u8 much[256 << 10];
+	struct blocked *b = arg;
+
+	output_write(b->fd, much, sizeof(much), b->cancel_fd);
+	b->done = true;
+	return NULL;
+}
+
+static void end_blocked(struct blocked *b, bool by_stop)
+{
+	const u64 one = 1;
+	pthread_t t;
+
+	b->done = false;
+	assert_int_equal(pthread_create(&t, NULL, write_much, b), 0);
+	usleep(20000);
+	assert_false(b->done);
+	if (by_stop)
+		output_stop();
+	else
+		assert_int_equal(write(b->cancel_fd, &one, sizeof(one)), sizeof(one));
+	pthread_join(t, NULL);
+	output_resume();
+}
+
+/* Nobody reads: who waits is told to give up, and whoever shares the pipe or the socket's other end is not affected. */
+static void test_output_that_nobody_reads(void **state)
+{
+	struct blocked b = { .cancel_fd = eventfd(0, EFD_CLOEXEC) };
+	u64 lost = output_lost(), before;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	assert_int_equal(output_open(fds[1], &b.fd, NULL), 0);
+	assert_int_not_equal(b.fd, fds[1]);
+	assert_false(fcntl(fds[1], F_GETFL) & O_NONBLOCK);
+	end_blocked(&b, true);
+	before = output_lost();
+	assert_true(before - lost >= 128 << 10);
+	end_blocked(&b, false);
+	assert_int_equal(output_lost() - before, 256 << 10);
+	close(b.fd);
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	assert_int_equal(output_open(fds[1], &b.fd, NULL), 0);
+	close(b.cancel_fd);
+	b.cancel_fd = -1;
+	end_blocked(&b, true);
+	assert_false(fcntl(fds[0], F_GETFL) & O_NONBLOCK);
+	close(fds[0]);
+	close(fds[1]);
 }
 
 static void test_ram_sizes(void **state)
@@ -334,10 +400,15 @@ static void test_power_off(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ram_has_a_hole),     cmocka_unit_test(test_ram_sizes),
-		cmocka_unit_test(test_output_has_a_limit), cmocka_unit_test(test_bus),
-		cmocka_unit_test(test_serial_transmits),   cmocka_unit_test(test_serial_receives),
-		cmocka_unit_test(test_serial_is_found),    cmocka_unit_test(test_legacy),
+		cmocka_unit_test(test_ram_has_a_hole),
+		cmocka_unit_test(test_ram_sizes),
+		cmocka_unit_test(test_output_has_a_limit),
+		cmocka_unit_test(test_bus),
+		cmocka_unit_test(test_output_that_nobody_reads),
+		cmocka_unit_test(test_serial_transmits),
+		cmocka_unit_test(test_serial_receives),
+		cmocka_unit_test(test_serial_is_found),
+		cmocka_unit_test(test_legacy),
 		cmocka_unit_test(test_power_off),
 	};
 

@@ -127,6 +127,12 @@ bad:	leave 1
 	jmp 1b
 2:	leave 4
 
+#elif CASE == 10 /* prints without end */
+	mov $COM1, %edx
+	mov $'x', %al
+1:	out %al, %dx
+	jmp 1b
+
 #elif CASE == 8 /* runs until it is ended */
 1:	pause
 	jmp 1b
