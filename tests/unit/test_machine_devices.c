@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -316,13 +317,24 @@ static void test_serial_is_found(void **state)
 	serial_deinit(&s);
 }
 
+static bool sci_line;
+
+static void set_sci(void *arg, u32 gsi, bool level)
+{
+	(void)arg;
+	assert_int_equal(gsi, ACPI_SCI);
+	sci_line = level;
+}
+
+static const struct irq_line sci = { set_sci, NULL, ACPI_SCI };
+
 struct end {
 	int calls;
-	enum guest_end how;
+	enum guest_event how;
 	u32 value;
 };
 
-static void note_end(void *arg, enum guest_end how, u32 value)
+static void note_end(void *arg, enum guest_event how, u32 value)
 {
 	struct end *e = arg;
 
@@ -351,7 +363,7 @@ static void test_legacy(void **state)
 	u8 sec;
 
 	(void)state;
-	legacy_init(&l, note_end, &end);
+	legacy_init(&l, sci, note_end, &end);
 	assert_int_equal(legacy_add(&l, &b, NULL), 0);
 	assert_int_equal(port_in(&b, I8042_COMMAND), 0);
 	port_out(&b, I8042_COMMAND, 0xd1, 1);
@@ -385,7 +397,7 @@ static void test_power_off(void **state)
 	struct legacy l;
 
 	(void)state;
-	legacy_init(&l, note_end, &end);
+	legacy_init(&l, sci, note_end, &end);
 	assert_int_equal(legacy_add(&l, &b, NULL), 0);
 	assert_int_equal(port_in(&b, ACPI_PM1_CNT), 1);
 	port_out(&b, ACPI_PM1_CNT, ACPI_SLP_S5 << 10, 2);
@@ -395,6 +407,96 @@ static void test_power_off(void **state)
 	port_out(&b, ACPI_PM1_CNT, 0x2000 | ACPI_SLP_S5 << 10, 2);
 	assert_int_equal(end.how, GUEST_POWER_OFF);
 	legacy_deinit(&l);
+}
+
+static void test_power_button(void **state)
+{
+	struct bus b = { .n = 0 };
+	struct end end = { 0 };
+	struct legacy l;
+
+	(void)state;
+	sci_line = false;
+	legacy_init(&l, sci, note_end, &end);
+	assert_int_equal(legacy_add(&l, &b, NULL), 0);
+	assert_false(legacy_press_power(&l)); /* nobody listens yet */
+	assert_int_equal(port_in(&b, ACPI_PM1 + 1), 0);
+	port_out(&b, ACPI_PM1 + 2, 0x0100, 2);
+	assert_false(sci_line);
+	assert_true(legacy_press_power(&l));
+	assert_true(sci_line);
+	port_out(&b, ACPI_PM1, 0x0020, 2); /* another bit */
+	assert_true(sci_line);
+	port_out(&b, ACPI_PM1, 0x0100, 2); /* cleared by writing it */
+	assert_false(sci_line);
+	assert_true(legacy_press_power(&l));
+	port_out(&b, ACPI_PM1 + 2, 0, 2);
+	assert_false(sci_line);
+	port_out(&b, ACPI_PM1 + 2, 0x0100, 2);
+	assert_true(sci_line);
+	legacy_reset(&l);
+	assert_false(sci_line);
+	assert_false(legacy_press_power(&l));
+	assert_int_equal(end.calls, 0);
+	legacy_deinit(&l);
+}
+
+static void test_panic(void **state)
+{
+	struct bus b = { .n = 0 };
+	struct end end = { 0 };
+	struct legacy l;
+
+	(void)state;
+	legacy_init(&l, sci, note_end, &end);
+	assert_int_equal(legacy_add(&l, &b, NULL), 0);
+	assert_int_equal(port_in(&b, PVPANIC), 3);
+	port_out(&b, PVPANIC, 0xfc, 1); /* nothing that we said we know */
+	assert_int_equal(end.calls, 0);
+	port_out(&b, PVPANIC, 1, 1);
+	assert_int_equal(end.how, GUEST_PANIC);
+	port_out(&b, PVPANIC, 2, 1);
+	assert_int_equal(end.how, GUEST_CRASH_LOADED);
+	legacy_deinit(&l);
+}
+
+static void test_ram_comes_back(void **state)
+{
+	u64 places[] = { 0, 5 * PAGE_SIZE + 100, 6 * PAGE_SIZE, 3 * GIB - 1, 4 * GIB, 5 * GIB - 1 };
+	struct mem_copy copy;
+	struct guest_mem m;
+	u8 byte;
+
+	(void)state;
+	assert_int_equal(mem_init(&m, 4 * GIB, NULL), 0);
+	for (u8 i = 0; i < ARRAY_SIZE(places); i++) {
+		byte = (u8)(i + 1);
+		assert_true(mem_write(&m, gpa(places[i]), &byte, 1));
+	}
+	assert_int_equal(mem_save(&m, &copy, NULL), 0);
+	assert_int_equal(copy.len, 6 * PAGE_SIZE);
+	assert_true(copy.n_runs >= 4 && copy.n_runs <= 5); /* neighbours are one run */
+	for (u64 at = 0; at < 64 * PAGE_SIZE; at += 99)
+		assert_true(mem_write(&m, gpa(4 * GIB + at), "overwritten", 11));
+	assert_true(mem_write(&m, gpa(7 * PAGE_SIZE), "x", 1));
+	for (int i = 0; i < 2; i++) {
+		struct stat st;
+
+		assert_int_equal(mem_restore(&m, &copy, NULL), 0);
+		for (u8 k = 0; k < ARRAY_SIZE(places); k++) {
+			assert_true(mem_read(&m, gpa(places[k]), &byte, 1));
+			assert_int_equal(byte, k + 1);
+		}
+		assert_true(mem_read(&m, gpa(7 * PAGE_SIZE), &byte, 1));
+		assert_int_equal(byte, 0);
+		assert_true(mem_read(&m, gpa(4 * GIB + 99), &byte, 1));
+		assert_int_equal(byte, 0);
+		assert_int_equal(fstat(m.fd, &st), 0);
+		/* larger pages, where the host gives them */
+		assert_true(st.st_blocks * 512 <= 6 * (2 << 20));
+	}
+	mem_copy_deinit(&copy);
+	mem_deinit(&m);
 }
 
 int main(void)
@@ -410,6 +512,9 @@ int main(void)
 		cmocka_unit_test(test_serial_is_found),
 		cmocka_unit_test(test_legacy),
 		cmocka_unit_test(test_power_off),
+		cmocka_unit_test(test_power_button),
+		cmocka_unit_test(test_panic),
+		cmocka_unit_test(test_ram_comes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
