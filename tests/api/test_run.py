@@ -154,15 +154,16 @@ class Run(CliCase):
                           "--net", "tap=t0,mac=02:00:00:00:00:01", "--vsock", "/s,cid=9", "--no-reboot"])
         p = self.run_guest("own", "--accel", "kvm", "--net", "user")
         self.assertEqual((p.returncode, p.stderr.decode()),
-                         (1, "hvftrace: --net user: with --accel kvm a network card needs a tap (run.not_here): ip "
-                             "tuntap add dev NAME mode tap user $USER, then --net tap=NAME\n"))
+                         (1, "hvftrace: --net user: with --accel kvm a network card needs a tap "
+                             "(run.not_here): ip tuntap add dev NAME mode tap user $USER, then --net tap=NAME\n"))
         for wrong in (("--disk", ",cow=/x"), ("--disk", "x,cow="), ("--net", "bridge=br0")):
             self.assertEqual(self.run_guest("own", "--accel", "kvm", *wrong).returncode, 2)
 
     def test_devices_of_qemu(self):
         disk = self.d.dir / "a,b"
         disk.write_bytes(bytes(1024))
-        p = self.run_guest("fake-boots", "--accel", "tcg", "--disk", f"{disk},cow", "--disk", f"{disk},readonly",
+        p = self.run_guest("fake-boots", "--accel", "tcg",
+                           "--disk", f"{disk},cow", "--disk", f"{disk},readonly",
                            "--net", "tap=t0,mac=02:00:00:00:00:01", "--net", "user", "--no-reboot")
         self.assertEqual((p.returncode, p.stderr), (0, b""))
         args = self.args.read_text().splitlines()
@@ -204,7 +205,8 @@ class Run(CliCase):
     def test_folder_with_a_comma(self):
         folder = self.d.dir / "run,time"
         folder.mkdir(mode=0o700)
-        p = self.run_guest("nofake", "--accel", "tcg", "--timeout", "100ms", env={"XDG_RUNTIME_DIR": str(folder)})
+        p = self.run_guest("nofake", "--accel", "tcg", "--timeout", "100ms",
+                           env={"XDG_RUNTIME_DIR": str(folder)})
         self.assertIn(b"target.no_socket", p.stderr)
         args = self.args.read_text().splitlines()
         self.assertIn(f"unix:{self.d.dir}/run,,time/hvftrace/guests/nofake/qmp,server=on,wait=off", args)
@@ -220,7 +222,7 @@ class Run(CliCase):
         self.interrupted(p, "no guest runs (run.interrupted)")
 
     def test_stale_pid_files(self):
-        """Neither a process that got the number since is taken for the guest, nor what a failed start left."""
+        """Not taken for the guest: a process that got its number since, and what a failed start left."""
         folder = self.d.dir / "hvftrace/guests/fake-boots"
         folder.mkdir(parents=True, mode=0o700)
         for path in (folder, folder.parent, folder.parent.parent):

@@ -15,7 +15,7 @@ import time
 
 from daemon import binary, is_release
 from guest import TOP, Skip, die_with_parent, wait_for
-from small import need_kvm
+from small import Control, need_kvm
 from testlib import main
 
 PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES = range(1, 12)
@@ -172,7 +172,7 @@ def test_signals_and_daemon():
 
 
 def test_ends_while_nobody_reads():
-    """Its output goes to a pipe that is full and that nobody reads: it ends in time, and says what was lost."""
+    """Its output goes to a full pipe that nobody reads: it ends in time, and says what was lost."""
     need_kvm()
     with Bare(FLOODS) as g:
         p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel], stdin=subprocess.DEVNULL,
@@ -190,44 +190,8 @@ def test_ends_while_nobody_reads():
             assert p.stdout.read() == b"x" * size
 
 
-class Control:
-    """The VMM's control socket: answers, and events in the order they came."""
-
-    def __init__(self, path):
-        self.socket = socket.socket(socket.AF_UNIX)
-        wait_for("it listens", lambda: self.connect(str(path)))
-        self.socket.settimeout(20)
-        self.lines = self.socket.makefile()
-        self.events = []
-
-    def connect(self, path):
-        try:
-            self.socket.connect(path)
-        except (ConnectionRefusedError, FileNotFoundError):
-            return False
-        return True
-
-    def line(self):
-        return self.lines.readline().rstrip("\n")
-
-    def event(self):
-        if self.events:
-            return self.events.pop(0)
-        line = self.line()
-        assert line.startswith("event "), line
-        return line[6:]
-
-    def ask(self, command):
-        self.socket.sendall(command.encode() + b"\n")
-        while True:
-            line = self.line()
-            if not line.startswith("event "):
-                return line
-            self.events.append(line[6:])
-
-
 def test_lives():
-    """A reset brings the guest back in the same process: memory and devices as at its start, and it is told."""
+    """A reset brings the guest back in the same process, memory and devices as at its start; it is told."""
     need_kvm()
     with Bare(LIVES) as g:
         p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", f"{g.dir.name}/input",
@@ -272,7 +236,8 @@ def test_lives():
 def test_control_ends_it():
     need_kvm()
     with Bare(LOOPS) as g:
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--control", f"{g.dir.name}/control"],
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel,
+                              "--control", f"{g.dir.name}/control"],
                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
         with p:
             c = Control(f"{g.dir.name}/control")
