@@ -43,13 +43,31 @@ static void own_args(struct vmm_args *a, const struct guest_opts *o, const struc
 	vmm_arg(a, "--memory");
 	vmm_arg(a, "%llu", (unsigned long long)o->memory_bytes);
 	for (size_t i = 0; i < o->n_disks; i++) {
+		const struct guest_disk *d = &o->disks[i];
+
 		vmm_arg(a, "--disk");
-		vmm_arg(a, "%s", o->disks[i]);
+		vmm_arg(a, "%s%s%s%s", d->path, d->read_only ? ",readonly" : "",
+			d->overlay ? ",cow="
+			: d->cow   ? ",cow"
+				   : "",
+			d->overlay ? d->overlay : "");
 	}
+	for (size_t i = 0; i < o->n_nets; i++) {
+		vmm_arg(a, "--net");
+		vmm_arg(a, "%s", o->nets[i]);
+	}
+	if (o->vsock) {
+		vmm_arg(a, "--vsock");
+		vmm_arg(a, "%s", o->vsock);
+	}
+	if (o->no_reboot)
+		vmm_arg(a, "--no-reboot");
 	vmm_arg(a, "--console");
 	vmm_arg(a, "%s", vm->console);
 	vmm_arg(a, "--input");
 	vmm_arg(a, "%s", vm->socket);
+	vmm_arg(a, "--control");
+	vmm_arg(a, "%s", vm->control);
 	vmm_arg(a, "--pidfile");
 	vmm_arg(a, "%s", vm->pidfile);
 	vmm_arg(a, "--daemonize");

@@ -2,46 +2,51 @@
 /* What QEMU is started with. See cli_vmm.h. */
 #include "api/cli_vmm.h"
 
-#include "base/cleanup.h"
-
-#include <fcntl.h>
 #include <limits.h>
 #include <string.h>
 
 #define QEMU "qemu-system-x86_64"
 
-/* A file's name among QEMU's comma separated options, where a comma is written as two. */
-static void add_drive(struct vmm_args *a, const char *path, const char *format)
+/* A text among QEMU's comma separated options, where a comma is written as two. */
+static const char *escape(const char *text, char buf[2 * PATH_MAX])
 {
-	char escaped[2 * PATH_MAX];
 	size_t n = 0;
 
-	for (const char *c = path; *c && n + 2 < sizeof(escaped); c++) {
+	for (const char *c = text; *c && n + 2 < 2 * PATH_MAX; c++) {
 		if (*c == ',')
-			escaped[n++] = ',';
-		escaped[n++] = *c;
+			buf[n++] = ',';
+		buf[n++] = *c;
 	}
-	escaped[n] = 0;
+	buf[n] = 0;
+	return buf;
+}
+
+static void add_drive(struct vmm_args *a, const struct guest_disk *d)
+{
+	char escaped[2 * PATH_MAX];
+
 	vmm_arg(a, "-drive");
-	vmm_arg(a, "file=%s,format=%s,if=virtio", escaped, format);
+	vmm_arg(a, "file=%s,format=%s,if=virtio%s%s", escape(d->path, escaped),
+		disk_is_qcow2(d->path) ? "qcow2" : "raw", d->read_only ? ",readonly=on" : "",
+		d->cow ? ",snapshot=on" : "");
 }
 
-bool disk_is_qcow2(const char *path)
+/* tap=NAME, fd=N or user, then perhaps ,mac=... */
+static void add_net(struct vmm_args *a, const char *net, size_t i)
 {
-	static const char suffix[] = ".qcow2";
-	size_t len = strlen(path);
+	const char *mac = strstr(net, ",mac=");
+	int len = mac ? (int)(mac - net) : (int)strlen(net);
 
-	return len >= sizeof(suffix) && strcmp(path + len - (sizeof(suffix) - 1), suffix) == 0;
-}
-
-bool disk_is_ambiguous(const char *path)
-{
-	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	char magic[4] = { 0 };
-
-	return !disk_is_qcow2(path) && fd >= 0 &&
-	       read(fd, magic, sizeof(magic)) == (ssize_t)sizeof(magic) &&
-	       memcmp(magic, "QFI\xfb", sizeof(magic)) == 0;
+	vmm_arg(a, "-netdev");
+	if (strncmp(net, "tap=", 4) == 0)
+		vmm_arg(a, "tap,id=net%zu,ifname=%.*s,script=no,downscript=no", i, len - 4,
+			net + 4);
+	else if (strncmp(net, "fd=", 3) == 0)
+		vmm_arg(a, "tap,id=net%zu,%.*s", i, len, net);
+	else
+		vmm_arg(a, "user,id=net%zu", i);
+	vmm_arg(a, "-device");
+	vmm_arg(a, "virtio-net-pci,netdev=net%zu%s", i, mac ? mac : "");
 }
 
 static void add_machine(struct vmm_args *a, const struct guest_opts *o)
@@ -67,6 +72,8 @@ static void add_machine(struct vmm_args *a, const struct guest_opts *o)
 
 static void qemu_args(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm)
 {
+	char socket[2 * PATH_MAX];
+
 	vmm_arg(a, QEMU);
 	add_machine(a, o);
 	vmm_arg(a, "-nodefaults");
@@ -75,13 +82,19 @@ static void qemu_args(struct vmm_args *a, const struct guest_opts *o, const stru
 	vmm_arg(a, "none");
 	vmm_boot_args(a, "-", o);
 	for (size_t i = 0; i < o->n_disks; i++)
-		add_drive(a, o->disks[i], disk_is_qcow2(o->disks[i]) ? "qcow2" : "raw");
+		add_drive(a, &o->disks[i]);
+	for (size_t i = 0; i < o->n_nets; i++)
+		add_net(a, o->nets[i], i);
+	if (o->no_reboot)
+		vmm_arg(a, "-no-reboot");
+	vmm_arg(a, "-add-fd");
+	vmm_arg(a, "fd=%d,set=1,opaque=console", vm->console_fd);
 	vmm_arg(a, "-chardev");
-	vmm_arg(a, "file,id=console,path=%s", vm->console);
+	vmm_arg(a, "file,id=console,path=/dev/fdset/1");
 	vmm_arg(a, "-serial");
 	vmm_arg(a, "chardev:console");
 	vmm_arg(a, "-qmp");
-	vmm_arg(a, "unix:%s,server=on,wait=off", vm->socket);
+	vmm_arg(a, "unix:%s,server=on,wait=off", escape(vm->socket, socket));
 	vmm_arg(a, "-pidfile");
 	vmm_arg(a, "%s", vm->pidfile);
 	vmm_arg(a, "-daemonize");
@@ -91,6 +104,7 @@ const struct vmm_kind vmm_qemu = {
 	.name = "QEMU",
 	.args = qemu_args,
 	.socket = "qmp",
+	.needs_drain = true,
 	.missing = "run.no_qemu",
 	.remedy = "install qemu-system-x86",
 	.failed = "run.qemu_failed",

@@ -21,7 +21,8 @@
 
 /* Set by signals; the second one does not wait for anything. */
 static volatile sig_atomic_t interrupted;
-static volatile sig_atomic_t guest_pid; /* 0: nothing to end */
+static volatile sig_atomic_t guest_pid; /* 0: nothing to end, or it is to be kept */
+static volatile sig_atomic_t never; /* in place of interrupted, for one that is to be kept */
 
 static void on_signal(int sig)
 {
@@ -85,6 +86,34 @@ static int take_number(const char *verb, int opt, struct run_args *a)
 	}
 }
 
+static int take_device(const char *verb, int opt, struct guest_opts *o)
+{
+	switch (opt) {
+	case 'd':
+		if (o->n_disks == GUEST_MAX_DISKS)
+			return cli_usage(verb, "at most %d disks", GUEST_MAX_DISKS);
+		if (!disk_parse(optarg, &o->disks[o->n_disks++]))
+			return cli_usage(verb, "--disk takes FILE, FILE,readonly, FILE,cow or "
+					       "FILE,cow=PATH");
+		return -1;
+	case 'N':
+		if (o->n_nets == GUEST_MAX_NETS)
+			return cli_usage(verb, "at most %d network cards", GUEST_MAX_NETS);
+		if (strncmp(optarg, "tap=", 4) != 0 && strncmp(optarg, "fd=", 3) != 0 &&
+		    strcmp(optarg, "user") != 0 && strncmp(optarg, "user,", 5) != 0)
+			return cli_usage(verb, "--net takes tap=NAME, fd=N or user, not \"%s\"",
+					 optarg);
+		o->nets[o->n_nets++] = optarg;
+		return -1;
+	case 'S':
+		o->vsock = optarg;
+		return -1;
+	default:
+		o->no_reboot = true;
+		return -1;
+	}
+}
+
 static int take_option(struct cli *c, const char *verb, int opt, struct run_args *a)
 {
 	switch (opt) {
@@ -98,10 +127,10 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 		a->guest.append = optarg;
 		return -1;
 	case 'd':
-		if (a->guest.n_disks == GUEST_MAX_DISKS)
-			return cli_usage(verb, "at most %d disks", GUEST_MAX_DISKS);
-		a->guest.disks[a->guest.n_disks++] = optarg;
-		return -1;
+	case 'N':
+	case 'S':
+	case 'B':
+		return take_device(verb, opt, &a->guest);
 	case 'A':
 		a->accel = optarg;
 		if (strcmp(optarg, "auto") != 0 && strcmp(optarg, "kvm") != 0 &&
@@ -138,8 +167,10 @@ static int check_files(const struct run_args *a)
 	if (q->initrd && access(q->initrd, R_OK) < 0)
 		return cli_fail("--initrd %s: %s", q->initrd, strerrordesc_np(errno));
 	for (size_t i = 0; i < q->n_disks; i++) {
-		if (access(q->disks[i], R_OK | W_OK) < 0)
-			return cli_fail("--disk %s: %s", q->disks[i], strerrordesc_np(errno));
+		const struct guest_disk *d = &q->disks[i];
+
+		if (access(d->path, d->read_only || d->cow ? R_OK : R_OK | W_OK) < 0)
+			return cli_fail("--disk %s: %s", d->path, strerrordesc_np(errno));
 	}
 	return CLI_OK;
 }
@@ -153,6 +184,9 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 		{ "cpus", required_argument, NULL, 'c' },
 		{ "memory", required_argument, NULL, 'm' },
 		{ "disk", required_argument, NULL, 'd' },
+		{ "net", required_argument, NULL, 'N' },
+		{ "vsock", required_argument, NULL, 'S' },
+		{ "no-reboot", no_argument, NULL, 'B' },
 		{ "accel", required_argument, NULL, 'A' },
 		{ "name", required_argument, NULL, 'n' },
 		{ "timeout", required_argument, NULL, 't' },
@@ -178,39 +212,91 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 	return r == CLI_OK ? -1 : r;
 }
 
-/* KVM is our own VMM's, which has raw disks only; QEMU takes what it does not. */
-static int choose_vmm(struct run_args *a)
+static int check_disks(const struct guest_opts *o)
 {
-	const char *qcow2 = NULL;
-	struct accel_verdict v;
-
-	a->vmm = &vmm_qemu;
-	for (size_t i = 0; i < a->guest.n_disks; i++) {
-		if (disk_is_ambiguous(a->guest.disks[i]))
+	for (size_t i = 0; i < o->n_disks; i++) {
+		if (disk_is_ambiguous(o->disks[i].path))
 			return cli_fail("--disk %s begins as a qcow2 image does, which a guest may "
 					"have written into a raw one (run.disk_format): if it is "
 					"one, its name must end in .qcow2",
-					a->guest.disks[i]);
+					o->disks[i].path);
 	}
+	return CLI_OK;
+}
+
+/* What only QEMU has: "--disk X", "--net user"; NULL: nothing of this guest. And what only ours has. */
+static const char *only_qemu(const struct guest_opts *o)
+{
+	for (size_t i = 0; i < o->n_nets; i++) {
+		if (strncmp(o->nets[i], "user", 4) == 0)
+			return "--net user";
+	}
+	return NULL;
+}
+
+static const char *only_own(const struct guest_opts *o)
+{
+	for (size_t i = 0; i < o->n_disks; i++) {
+		if (o->disks[i].overlay)
+			return "--disk FILE,cow=PATH";
+	}
+	return o->vsock ? "--vsock" : NULL;
+}
+
+static const char *qcow2_of(const struct guest_opts *o)
+{
+	for (size_t i = 0; i < o->n_disks; i++) {
+		if (disk_is_qcow2(o->disks[i].path))
+			return o->disks[i].path;
+	}
+	return NULL;
+}
+
+static int take_qemu(struct run_args *a, bool kvm)
+{
+	const char *what = only_own(&a->guest);
+
+	if (what)
+		return cli_fail("%s is for --accel kvm alone, which this guest does not get "
+				"(run.not_here)",
+				what);
+	a->vmm = &vmm_qemu;
+	a->guest.kvm = kvm;
+	return CLI_OK;
+}
+
+/* KVM is our own VMM's, which has raw disks only; QEMU takes what it does not. */
+static int choose_vmm(struct run_args *a)
+{
+	const char *qcow2 = qcow2_of(&a->guest), *what = only_qemu(&a->guest);
+	struct accel_verdict v;
+	int status = check_disks(&a->guest);
+
+	if (status != CLI_OK)
+		return status;
 	if (strcmp(a->accel, "tcg") == 0)
-		return CLI_OK;
-	for (size_t i = 0; !qcow2 && i < a->guest.n_disks; i++) {
-		if (disk_is_qcow2(a->guest.disks[i]))
-			qcow2 = a->guest.disks[i];
-	}
+		return take_qemu(a, false);
 	accel_probe(&v);
 	if (strcmp(a->accel, "auto") == 0) {
-		fprintf(stderr, "%s%s\n", v.why,
-			v.use_kvm && qcow2 ? ", with QEMU: a disk is qcow2" : "");
-		if (v.use_kvm && !qcow2)
-			a->vmm = &vmm_own;
-		a->guest.kvm = v.use_kvm;
+		bool qemu = qcow2 || what;
+
+		fprintf(stderr, "%s%s%s\n", v.why, v.use_kvm && qemu ? ", with QEMU: " : "",
+			!v.use_kvm || !qemu ? ""
+			: qcow2             ? "a disk is qcow2"
+					    : what);
+		if (!v.use_kvm || qemu)
+			return take_qemu(a, v.use_kvm);
+		a->vmm = &vmm_own;
 		return CLI_OK;
 	}
 	if (qcow2)
 		return cli_fail("--disk %s: with --accel kvm a disk is raw (run.disk_format): "
 				"qemu-img convert -O raw",
 				qcow2);
+	if (what)
+		return cli_fail("%s: with --accel kvm a network card needs a tap (run.not_here): "
+				"ip tuntap add dev NAME mode tap user $USER, then --net tap=NAME",
+				what);
 	a->vmm = &vmm_own;
 	if (v.insns_per_sec > 0 && !v.use_kvm)
 		fprintf(stderr,
@@ -344,9 +430,10 @@ int cli_run(struct cli *c, int argc, char **argv)
 	if (status != CLI_OK)
 		return status;
 	catch_signals();
-	status = vmm_start(a.vmm, &a.guest, &interrupted, &vm);
+	/* one that is to be kept is let start, whatever comes meanwhile */
+	status = vmm_start(a.vmm, &a.guest, a.keep ? &never : &interrupted, &vm);
 	if (status == CLI_OK) {
-		guest_pid = vm.pid;
+		guest_pid = a.keep ? 0 : vm.pid;
 		status = attach(c, &a, &vm, &doc);
 		if (status != CLI_OK && !interrupted)
 			vmm_stop(&vm); /* a guest that nobody knows of would only be in the way */

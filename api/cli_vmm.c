@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/pidfd.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -84,6 +85,7 @@ static int make_dir(const char *name, struct guest_vmm *vm)
 	snprintf(vm->console, sizeof(vm->console), "%s/console.log", vm->dir);
 	snprintf(vm->pidfile, sizeof(vm->pidfile), "%s/pid", vm->dir);
 	snprintf(vm->log, sizeof(vm->log), "%s/vmm.log", vm->dir);
+	snprintf(vm->control, sizeof(vm->control), "%s/control", vm->dir);
 	if (strlen(vm->socket) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
 		return cli_fail("%s is too long for a socket's path", vm->socket);
 	if (make_dirs(vm->dir, 0700, &err) < 0)
@@ -220,32 +222,82 @@ static int spawn(char **args, const struct guest_vmm *vm, const volatile sig_ato
 	return wait_for_daemon(pid, vm, interrupted);
 }
 
-int vmm_start(const struct vmm_kind *kind, const struct guest_opts *o,
-	      const volatile sig_atomic_t *interrupted, struct guest_vmm *ret)
+/*
+ * Of all guests of one name one runs. The VMM inherits the lock, so it lasts as long as that, whatever pid
+ * files say.
+ */
+static int lock_dir(const struct guest_vmm *vm, const char *name, int *fd_ret)
 {
+	_cleanup_close_ int fd = -1;
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/lock", vm->dir);
+	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return cli_fail("%s: %s", path, strerrordesc_np(errno));
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		pid_t pid = read_pid(vm->pidfile);
+
+		if (!pid)
+			return cli_fail("a guest %s is being started already (run.name_taken): "
+					"choose another --name",
+					name);
+		return cli_fail("a guest %s runs already, pid %d (run.name_taken): choose another "
+				"--name",
+				name, (int)pid);
+	}
+	*fd_ret = no_cleanup_fd(fd);
+	return CLI_OK;
+}
+
+/* With what it is to inherit: the lock, and its end of the console's pipe. */
+static int start_locked(const struct guest_opts *o, const volatile sig_atomic_t *interrupted,
+			struct guest_vmm *vm, int lock)
+{
+	_cleanup_close_ int console = -1;
 	struct vmm_args args = { .n = 0 };
 	int status;
 
-	*ret = (struct guest_vmm){ .kind = kind };
+	unlink(vm->socket);
+	unlink(vm->control);
+	unlink(vm->pidfile);
+	if (vm->kind->needs_drain) {
+		status = console_drain(vm->console, &console);
+		if (status != CLI_OK)
+			return status;
+	}
+	vm->console_fd = console;
+	if (fcntl(lock, F_SETFD, 0) < 0 || (console >= 0 && fcntl(console, F_SETFD, 0) < 0))
+		return cli_fail("fcntl: %s", strerrordesc_np(errno));
+	vm->kind->args(&args, o, vm);
+	status = args.failed ? cli_fail("out of memory") : spawn(args.list, vm, interrupted);
+	args_deinit(&args);
+	vm->console_fd = -1;
+	vm->pid = read_pid(vm->pidfile);
+	if (status == CLI_OK && !vm->pid)
+		status = *interrupted ? CLI_FAILED : report(vm);
+	/* one that did not start may have left it: nobody is to be taken for it */
+	if (status != CLI_OK && !*interrupted) {
+		unlink(vm->pidfile);
+		vm->pid = 0;
+	}
+	return status;
+}
+
+int vmm_start(const struct vmm_kind *kind, const struct guest_opts *o,
+	      const volatile sig_atomic_t *interrupted, struct guest_vmm *ret)
+{
+	_cleanup_close_ int lock = -1;
+	int status;
+
+	*ret = (struct guest_vmm){ .kind = kind, .console_fd = -1 };
 	status = make_dir(o->name, ret);
 	if (status == CLI_OK)
 		status = check_dir(ret);
-	if (status != CLI_OK)
-		return status;
-	ret->pid = read_pid(ret->pidfile);
-	if (vmm_is_alive(ret))
-		return cli_fail(
-			"a guest %s runs already, pid %d (run.name_taken): choose another --name",
-			o->name, (int)ret->pid);
-	ret->pid = 0;
-	unlink(ret->socket);
-	unlink(ret->pidfile);
-	kind->args(&args, o, ret);
-	status = args.failed ? cli_fail("out of memory") : spawn(args.list, ret, interrupted);
-	args_deinit(&args);
-	ret->pid = read_pid(ret->pidfile);
-	if (status == CLI_OK && !ret->pid)
-		status = *interrupted ? CLI_FAILED : report(ret);
+	if (status == CLI_OK)
+		status = lock_dir(ret, o->name, &lock);
+	if (status == CLI_OK)
+		status = start_locked(o, interrupted, ret, lock);
 	if (kind->by_pid)
 		snprintf(ret->target, sizeof(ret->target), "pid:%d", (int)ret->pid);
 	else

@@ -9,12 +9,25 @@
 #include <signal.h>
 
 #define GUEST_MAX_DISKS 8
-#define VMM_MAX_ARGS    64
+#define GUEST_MAX_NETS  4
+#define VMM_MAX_ARGS    96
+
+/* A disk as it was asked for: FILE, FILE,readonly, FILE,cow or FILE,cow=PATH. */
+struct guest_disk {
+	const char *path;
+	bool read_only;
+	bool cow; /* what the guest writes is forgotten, or kept at @overlay */
+	const char *overlay; /* NULL: none */
+};
 
 struct guest_opts {
 	const char *kernel, *initrd, *append; /* the latter two may be NULL */
-	const char *disks[GUEST_MAX_DISKS];
+	struct guest_disk disks[GUEST_MAX_DISKS];
 	size_t n_disks;
+	const char *nets[GUEST_MAX_NETS]; /* tap=NAME, fd=N or user; then ,mac=... */
+	size_t n_nets;
+	const char *vsock; /* PATH or PATH,cid=N; NULL: none */
+	bool no_reboot;
 	u32 cpus;
 	u64 memory_bytes;
 	const char *name;
@@ -27,7 +40,8 @@ struct guest_vmm {
 	char dir[PATH_MAX - 64]; /* ours, mode 0700 */
 	char socket
 		[PATH_MAX]; /* QEMU's QMP; of ours: what is written to it the guest's console receives */
-	char console[PATH_MAX], pidfile[PATH_MAX], log[PATH_MAX];
+	char console[PATH_MAX], pidfile[PATH_MAX], log[PATH_MAX], control[PATH_MAX];
+	int console_fd; /* the VMM's end of a pipe that fills the console's file; -1: it does that itself */
 	char target[PATH_MAX + 8]; /* what to attach */
 	pid_t pid;
 };
@@ -52,6 +66,7 @@ struct vmm_kind {
 	void (*args)(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm);
 	const char *socket; /* its name in the folder */
 	bool by_pid; /* the target is pid:PID, else qemu:SOCKET */
+	bool needs_drain; /* its console goes to console_fd, as it would write without end */
 	const char *missing; /* the code when there is no such program */
 	const char *remedy; /* what to do then */
 	const char *failed; /* the code when it ends before the guest runs */
@@ -59,6 +74,11 @@ struct vmm_kind {
 
 extern const struct vmm_kind vmm_qemu; /* cli_qemu.c */
 extern const struct vmm_kind vmm_own; /* cli_own.c */
+
+/* cli_disk.c */
+
+/** disk_parse - what follows --disk; @text is cut, and kept. False: it makes no sense. */
+must_check bool disk_parse(char *text, struct guest_disk *ret);
 
 /**
  * disk_is_qcow2 - by its name, which ends in .qcow2
@@ -70,6 +90,16 @@ bool disk_is_qcow2(const char *path);
 
 /** disk_is_ambiguous - begins as a qcow2 image does, under another name */
 bool disk_is_ambiguous(const char *path);
+
+/* cli_console.c */
+
+/**
+ * console_drain - a process that fills @path from the pipe whose other end is returned, until that is closed
+ *
+ * Of one run as much as our own VMM writes, 64 MiB; the rest is read and dropped, as the guest could fill the
+ * host's memory with it. Return: exit status; a failure is reported.
+ */
+must_check int console_drain(const char *path, int *fd_ret);
 
 /**
  * vmm_start - make the guest's folder and start a VMM there, in the background

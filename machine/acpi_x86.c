@@ -12,7 +12,6 @@
 #define FADT_BYTES   244
 #define FACS_BYTES   64
 #define RSDP_BYTES   36
-#define SCI_IRQ      9
 #define ALIGN        64
 
 static const u8 oem_id[6] = { 'H', 'V', 'F', 'T', 'R', 'C' };
@@ -41,8 +40,7 @@ static const u8 oem_id[6] = { 'H', 'V', 'F', 'T', 'R', 'C' };
 #define BOOT_NO_VGA   0x04
 #define FLAG_WBINVD   (1u << 0)
 #define FLAG_C1       (1u << 2)
-#define FLAG_NO_POWER (1u << 4) /* the buttons are not among the fixed events */
-#define FLAG_NO_SLEEP (1u << 5)
+#define FLAG_NO_SLEEP (1u << 5) /* no such button among the fixed events; the power button is */
 #define FLAG_NO_RTC   (1u << 6)
 #define FLAG_RESET    (1u << 10)
 
@@ -191,6 +189,33 @@ static void put_virtio(struct out *o, const struct virtio_place *p, u8 index)
 	put_block(o, &b, body);
 }
 
+/* By its port a kernel says that it panics. */
+static void put_pvpanic(struct out *o)
+{
+	u8 body[64], crs[16];
+	struct out b = { body, body + sizeof(body), false };
+	struct out r = { crs, crs + sizeof(crs), false };
+
+	put8(&r, AML_BYTE);
+	put8(&r, 8 + 2);
+	put(&r, "\x47\x01", 2); /* ports, 16 bits decoded */
+	put16(&r, PVPANIC);
+	put16(&r, PVPANIC);
+	put(&r, "\x01\x01\x79\x00", 4); /* aligned to one, one of them; end */
+
+	put(&b, "PEVT", 4);
+	put8(&b, AML_NAME);
+	put(&b, "_HID\x0dQEMU0001", 14); /* with its zero */
+	put8(&b, AML_NAME);
+	put(&b, "_CRS", 4);
+	put8(&b, AML_BUFFER);
+	put_block(&b, &r, crs);
+
+	put8(o, AML_EXT);
+	put8(o, AML_DEVICE);
+	put_block(o, &b, body);
+}
+
 static u8 *put_dsdt(struct out *o, const struct acpi_config *c)
 {
 	static const u8 s5[] = { AML_NAME,    '_',         'S', '5',      '_',
@@ -204,6 +229,7 @@ static u8 *put_dsdt(struct out *o, const struct acpi_config *c)
 	put(&b, "\\_SB_", 5);
 	for (u32 i = 0; i < c->n_virtio; i++)
 		put_virtio(&b, &c->virtio[i], (u8)i);
+	put_pvpanic(&b);
 	put8(o, AML_SCOPE);
 	put_block(o, &b, body);
 	table_end(o, start);
@@ -233,7 +259,7 @@ static u8 *put_fadt(struct out *o, u64 dsdt, u64 facs)
 	set(t, FADT_FACS, facs, 4);
 	set(t, FADT_DSDT, dsdt, 4);
 	set(t, FADT_X_DSDT, dsdt, 8);
-	set(t, FADT_SCI, SCI_IRQ, 2);
+	set(t, FADT_SCI, ACPI_SCI, 2);
 	set(t, FADT_PM1_EVT, ACPI_PM1, 4);
 	set(t, FADT_PM1_CNT, ACPI_PM1_CNT, 4);
 	t[FADT_EVT_LEN] = 4;
@@ -244,8 +270,7 @@ static u8 *put_fadt(struct out *o, u64 dsdt, u64 facs)
 	set(t, FADT_C3_LATENCY, NO_LATENCY, 2);
 	t[FADT_CENTURY] = 0x32;
 	set(t, FADT_BOOT_ARCH, BOOT_LEGACY | BOOT_NO_VGA, 2);
-	set(t, FADT_FLAGS,
-	    FLAG_WBINVD | FLAG_C1 | FLAG_NO_POWER | FLAG_NO_SLEEP | FLAG_NO_RTC | FLAG_RESET, 4);
+	set(t, FADT_FLAGS, FLAG_WBINVD | FLAG_C1 | FLAG_NO_SLEEP | FLAG_NO_RTC | FLAG_RESET, 4);
 	set_port(t, FADT_RESET_REG, 8, I8042_COMMAND);
 	t[FADT_RESET] = 0xfe;
 	table_end(o, t);
@@ -280,7 +305,7 @@ static u8 *put_madt(struct out *o, u32 cpus)
 	put32(o, IOAPIC_ADDR);
 	put32(o, 0);
 	put_override(o, 0, 2, 0); /* the timer */
-	put_override(o, SCI_IRQ, SCI_IRQ, 0xd); /* level, active high */
+	put_override(o, ACPI_SCI, ACPI_SCI, 0xd); /* level, active high */
 	put(o, "\x04\x06\xff\x00\x00\x01", 6); /* NMIs at pin 1 of all */
 	table_end(o, start);
 	return start;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The small old devices of a PC. See legacy_x86.h.
- * Source: Motorola MC146818A (clock registers); ACPI 6.4, 4.8.3 (PM1 registers); Intel 8042.
+ * Source: Motorola MC146818A (clock registers); ACPI 6.4, 4.8.3 (PM1 registers); Intel 8042; QEMU
+ * docs/specs/pvpanic.rst.
  */
 #include "machine/legacy_x86.h"
 
@@ -9,6 +10,9 @@
 #include <time.h>
 
 #define I8042_PULSE_RESET 0xfe
+
+#define PVPANIC_PANICKED     1
+#define PVPANIC_CRASH_LOADED 2
 
 #define RTC_REG_A     0x0a
 #define RTC_REG_B     0x0b
@@ -18,8 +22,10 @@
 #define RTC_B_24H     0x02
 #define RTC_D_VALID   0x80
 
+#define PM1_EVT_STATUS 0
 #define PM1_EVT_ENABLE 2
 #define PM1_CNT_OFF    (ACPI_PM1_CNT - ACPI_PM1)
+#define PM1_PWRBTN     0x0100 /* in status and enable */
 #define PM1_SCI_EN     0x0001
 #define PM1_SLP_EN     0x2000
 #define PM1_SLP_SHIFT  10
@@ -103,7 +109,7 @@ static void i8042_io(void *dev, u64 off, u8 *data, u32 len, bool is_write)
 	if (!is_write)
 		data[0] = 0;
 	else if (data[0] == I8042_PULSE_RESET)
-		l->end(l->arg, GUEST_RESET, 0);
+		l->tell(l->arg, GUEST_RESET, 0);
 }
 
 static void i8042_data_io(void *dev, u64 off, u8 *data, u32 len, bool is_write)
@@ -123,46 +129,121 @@ static void debug_exit_io(void *dev, u64 off, u8 *data, u32 len, bool is_write)
 	if (!is_write)
 		return;
 	memcpy(&value, data, len);
-	l->end(l->arg, GUEST_DEBUG_EXIT, value);
+	l->tell(l->arg, GUEST_DEBUG_EXIT, value);
 }
 
-static void pm1_write(struct legacy *l, u64 off, u16 v)
+/* With the lock. */
+static void update_sci(struct legacy *l)
 {
-	if (off == PM1_EVT_ENABLE)
+	bool level = l->pm1_status & l->pm1_enable & PM1_PWRBTN;
+
+	if (level == l->sci_level)
+		return;
+	l->sci_level = level;
+	irq_set(&l->sci, level);
+}
+
+/* Return: true when it switches itself off. With the lock. */
+static bool pm1_write(struct legacy *l, u64 off, u16 v)
+{
+	switch (off) {
+	case PM1_EVT_STATUS:
+		l->pm1_status &= (u16)~v;
+		break;
+	case PM1_EVT_ENABLE:
 		l->pm1_enable = v;
-	if (off != PM1_CNT_OFF)
-		return; /* the status bits are never set, so none can be cleared */
-	l->pm1_control = v;
-	if ((v & PM1_SLP_EN) && (v >> PM1_SLP_SHIFT & 7) == ACPI_SLP_S5)
-		l->end(l->arg, GUEST_POWER_OFF, 0);
+		break;
+	case PM1_CNT_OFF:
+		l->pm1_control = v & (u16)~PM1_SLP_EN;
+		return (v & PM1_SLP_EN) && (v >> PM1_SLP_SHIFT & 7) == ACPI_SLP_S5;
+	default:
+		break;
+	}
+	update_sci(l);
+	return false;
+}
+
+static u16 pm1_read(const struct legacy *l, u64 off)
+{
+	switch (off) {
+	case PM1_EVT_STATUS:
+		return l->pm1_status;
+	case PM1_EVT_ENABLE:
+		return l->pm1_enable;
+	case PM1_CNT_OFF:
+		return l->pm1_control | PM1_SCI_EN;
+	default:
+		return 0;
+	}
 }
 
 /* Status, enable, control, 16 bits each. ACPI mode is always on. */
 static void pm1_io(void *dev, u64 off, u8 *data, u32 len, bool is_write)
 {
 	struct legacy *l = dev;
+	bool is_off = false;
 	u16 v = 0;
 
 	pthread_mutex_lock(&l->lock);
 	if (is_write && len == sizeof(v)) {
 		memcpy(&v, data, sizeof(v));
-		pm1_write(l, off, v);
+		is_off = pm1_write(l, off, v);
 	} else if (!is_write) {
-		if (off == PM1_EVT_ENABLE)
-			v = l->pm1_enable;
-		else if (off == PM1_CNT_OFF)
-			v = l->pm1_control | PM1_SCI_EN;
+		v = pm1_read(l, off);
 		memset(data, 0, len);
 		memcpy(data, &v, MIN(len, sizeof(v)));
 	}
 	pthread_mutex_unlock(&l->lock);
+	if (is_off)
+		l->tell(l->arg, GUEST_POWER_OFF, 0);
 }
 
-void legacy_init(struct legacy *l, void (*end)(void *, enum guest_end, u32), void *arg)
+/* Read: what it can be told. Written: what happened. */
+static void pvpanic_io(void *dev, u64 off, u8 *data, u32 len, bool is_write)
+{
+	struct legacy *l = dev;
+
+	(void)off;
+	(void)len;
+	if (!is_write)
+		data[0] = PVPANIC_PANICKED | PVPANIC_CRASH_LOADED;
+	else if (data[0] & PVPANIC_PANICKED)
+		l->tell(l->arg, GUEST_PANIC, 0);
+	else if (data[0] & PVPANIC_CRASH_LOADED)
+		l->tell(l->arg, GUEST_CRASH_LOADED, 0);
+}
+
+bool legacy_press_power(struct legacy *l)
+{
+	bool listens;
+
+	pthread_mutex_lock(&l->lock);
+	listens = l->pm1_enable & PM1_PWRBTN;
+	if (listens) {
+		l->pm1_status |= PM1_PWRBTN;
+		update_sci(l);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return listens;
+}
+
+void legacy_reset(struct legacy *l)
+{
+	pthread_mutex_lock(&l->lock);
+	l->pm1_status = l->pm1_enable = l->pm1_control = 0;
+	l->cmos_index = 0;
+	memset(l->cmos, 0, sizeof(l->cmos));
+	l->cmos[RTC_REG_B] = RTC_B_24H;
+	update_sci(l);
+	pthread_mutex_unlock(&l->lock);
+}
+
+void legacy_init(struct legacy *l, struct irq_line sci, void (*tell)(void *, enum guest_event, u32),
+		 void *arg)
 {
 	u8 unused;
 
-	*l = (struct legacy){ .end = end, .arg = arg };
+	*l = (struct legacy){ .tell = tell, .arg = arg, .sci = sci };
 	/* the C library opens a file the first time, which it may not do any more once the guest runs */
 	(void)rtc_read(RTC_REG_A, &unused);
 	l->cmos[RTC_REG_B] = RTC_B_24H;
@@ -182,7 +263,7 @@ int legacy_add(struct legacy *l, struct bus *pio, struct err *err)
 	} range[] = {
 		{ I8042_DATA, 1, i8042_data_io }, { I8042_COMMAND, 1, i8042_io },
 		{ CMOS_INDEX, 2, cmos_io },       { DEBUG_EXIT, 4, debug_exit_io },
-		{ ACPI_PM1, 6, pm1_io },
+		{ ACPI_PM1, 6, pm1_io },          { PVPANIC, 1, pvpanic_io },
 	};
 	int rc = 0;
 

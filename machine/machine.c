@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "machine/boot_x86.h"
+#include "machine/output.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -32,91 +33,17 @@ void machine_end(struct machine *m, int status, const char *fmt, ...)
 	pthread_mutex_unlock(&m->end_lock);
 }
 
-static void on_guest_end(void *arg, enum guest_end how, u32 value)
+void machine_tell(struct machine *m, const char *fmt, ...)
 {
-	switch (how) {
-	case GUEST_RESET:
-		machine_end(arg, EXIT_GUEST_ENDED, "the guest reset itself");
-		break;
-	case GUEST_POWER_OFF:
-		machine_end(arg, EXIT_GUEST_ENDED, "the guest powered itself off");
-		break;
-	case GUEST_DEBUG_EXIT:
-		machine_end(arg, (int)((value << 1 | 1) & 0xff), "the guest ended itself with %u",
-			    value);
-		break;
-	}
-}
+	char line[256];
+	va_list ap;
 
-/* Lines that no other device has; all are in the MP table, too. */
-static const u8 virtio_gsi[MACHINE_MAX_VIRTIO] = { 5, 6, 7, 10, 11, 12, 14, 15, 3, 13 };
-
-/* The next free place. Never more than there are, as disks are counted before. */
-static struct irq_line take_place(struct machine *m)
-{
-	u32 i = m->n_virtio++;
-
-	m->place[i] =
-		(struct virtio_place){ MACHINE_VIRTIO_BASE + i * VIRTIO_MMIO_BYTES, virtio_gsi[i] };
-	return (struct irq_line){ kvm_set_irq, m, virtio_gsi[i] };
-}
-
-/* Is the console that the kernel's command line names last, the one it reads from, hvc0? */
-static bool wants_hvc(const char *cmdline)
-{
-	static const char option[] = "console=";
-	const char *last = NULL;
-
-	for (const char *at = strstr(cmdline, option); at; at = strstr(at + 1, option)) {
-		if (at == cmdline || at[-1] == ' ')
-			last = at + strlen(option);
-	}
-	return last && strncmp(last, "hvc", 3) == 0;
-}
-
-struct console_sink machine_console(struct machine *m)
-{
-	if (m->has_hvc)
-		return (struct console_sink){ &m->hvc, virtio_console_receive,
-					      virtio_console_close };
-	return (struct console_sink){ &m->serial, serial_receive, serial_close };
-}
-
-static int add_hvc(struct machine *m, const struct machine_config *c, struct err *err)
-{
-	virtio_console_init(&m->hvc, c->out_fd, &m->mem, take_place(m));
-	m->has_hvc = true;
-	return bus_add(&m->mmio, m->place[m->n_virtio - 1].base, VIRTIO_MMIO_BYTES, virtio_io,
-		       &m->hvc.dev, err);
-}
-
-static int add_virtio(struct machine *m, const struct machine_config *c, struct err *err)
-{
-	int rc;
-
-	virtio_rng_init(&m->rng, &m->mem, take_place(m));
-	rc = bus_add(&m->mmio, m->place[0].base, VIRTIO_MMIO_BYTES, virtio_io, &m->rng, err);
-	for (u32 i = 0; !rc && i < c->n_disks; i++) {
-		struct irq_line irq = take_place(m);
-
-		m->n_disks++;
-		rc = virtio_blk_init(&m->disk[i], &c->disk[i], i, &m->mem, irq, err);
-		if (!rc)
-			rc = bus_add(&m->mmio, m->place[m->n_virtio - 1].base, VIRTIO_MMIO_BYTES,
-				     virtio_io, &m->disk[i].dev, err);
-	}
-	if (!rc && wants_hvc(c->cmdline))
-		rc = add_hvc(m, c, err);
-	return rc;
-}
-
-static int add_devices(struct machine *m, const struct machine_config *c, struct err *err)
-{
-	int rc = legacy_add(&m->legacy, &m->pio, err);
-
-	if (!rc)
-		rc = bus_add(&m->pio, SERIAL_COM1, SERIAL_PORTS, serial_io, &m->serial, err);
-	return rc ? rc : add_virtio(m, c, err);
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	output_say("%s", line);
+	if (m->tell)
+		m->tell(m->tell_arg, line);
 }
 
 /*
@@ -139,7 +66,7 @@ static char *command_line(const struct machine *m, const char *given)
 	return text;
 }
 
-static int add_vcpus(struct machine *m, u64 entry, struct err *err)
+int machine_add_vcpus(struct machine *m, struct err *err)
 {
 	int most = ioctl(m->kvm, KVM_CHECK_EXTENSION, KVM_CAP_MAX_VCPUS);
 	int rc = 0;
@@ -148,7 +75,7 @@ static int add_vcpus(struct machine *m, u64 entry, struct err *err)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "KVM here gives a guest at most %d vCPUs, not %u", most, m->n_vcpus);
 	for (u32 i = 0; !rc && i < m->n_vcpus; i++)
-		rc = vcpu_create(&m->vcpu[i], entry, err);
+		rc = vcpu_create(&m->vcpu[i], m->entry, err);
 	return rc;
 }
 
@@ -169,36 +96,40 @@ static int load(struct machine *m, const struct machine_config *c, u64 *entry_re
 
 static int set_up(struct machine *m, const struct machine_config *c, struct err *err)
 {
-	u64 entry;
 	int rc;
 
 	rc = kvm_open(&m->kvm, err);
 	if (!rc)
 		rc = mem_init(&m->mem, c->memory_bytes, err);
 	if (!rc)
-		rc = add_devices(m, c, err);
+		rc = devices_add(m, c, err);
 	if (!rc)
-		rc = load(m, c, &entry, err);
+		rc = load(m, c, &m->entry, err);
+	if (!rc && !m->no_reboot)
+		rc = mem_save(&m->mem, &m->start, err);
 	if (!rc)
 		rc = kvm_create_vm(m, err);
-	return rc ? rc : add_vcpus(m, entry, err);
+	return rc ? rc : machine_add_vcpus(m, err);
 }
 
 int machine_create(const struct machine_config *c, struct machine **ret, struct err *err)
 {
 	struct machine *m = calloc(1, sizeof(*m));
-	struct irq_line com1 = { kvm_set_irq, m, SERIAL_COM1_IRQ };
 	int rc;
 
 	if (!m)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
 	m->kvm = m->vm = m->mem.fd = -1;
 	m->emulated = c->emulated;
+	m->no_reboot = c->no_reboot;
+	m->triple_fault_resets = c->triple_fault_resets;
+	m->tell = c->tell;
+	m->tell_arg = c->tell_arg;
+	m->life = 1;
 	pthread_mutex_init(&m->end_lock, NULL);
 	pthread_mutex_init(&m->go_lock, NULL);
 	pthread_cond_init(&m->go, NULL);
-	legacy_init(&m->legacy, on_guest_end, m);
-	serial_init(&m->serial, com1, c->out_fd);
+	pthread_cond_init(&m->all_out, NULL);
 	m->end_fd = eventfd(0, EFD_CLOEXEC);
 	m->vcpu = calloc(c->cpus, sizeof(*m->vcpu));
 	m->n_vcpus = m->vcpu ? c->cpus : 0;
@@ -219,13 +150,8 @@ int machine_create(const struct machine_config *c, struct machine **ret, struct 
 int machine_start(struct machine *m, struct err *err)
 {
 	char name[16];
-	int rc;
+	int rc = devices_start(m, err);
 
-	rc = virtio_start(&m->rng, err);
-	for (u32 i = 0; !rc && i < m->n_disks; i++)
-		rc = virtio_start(&m->disk[i].dev, err);
-	if (!rc && m->has_hvc)
-		rc = virtio_start(&m->hvc.dev, err);
 	if (rc)
 		return rc;
 	vcpu_catch_kicks();
@@ -248,49 +174,33 @@ void machine_go(struct machine *m)
 	pthread_mutex_lock(&m->go_lock);
 	m->going = true;
 	pthread_cond_broadcast(&m->go);
+	pthread_cond_broadcast(&m->all_out);
 	pthread_mutex_unlock(&m->go_lock);
 }
 
-static void stop_vcpus(struct machine *m)
+void machine_stop(struct machine *m)
 {
-	__atomic_store_n(&m->stopping, true, __ATOMIC_SEQ_CST);
-	machine_go(m); /* those that still wait */
-	for (u32 i = 0; i < m->n_vcpus; i++) {
-		if (m->vcpu[i].started)
-			vcpu_kick(&m->vcpu[i]);
-	}
-	for (u32 i = 0; i < m->n_vcpus; i++) {
-		if (m->vcpu[i].started)
-			pthread_join(m->vcpu[i].thread, NULL);
-	}
+	life_stop(m);
+	devices_stop(m);
 }
 
 void machine_destroy(struct machine *m)
 {
 	if (!m)
 		return;
-	stop_vcpus(m);
-	if (m->n_virtio)
-		virtio_deinit(&m->rng);
-	for (u32 i = 0; i < m->n_disks; i++)
-		virtio_blk_deinit(&m->disk[i]);
-	if (m->has_hvc)
-		virtio_console_deinit(&m->hvc);
-	for (u32 i = 0; i < m->n_vcpus; i++) {
-		if (m->vcpu[i].run)
-			munmap(m->vcpu[i].run, m->run_bytes);
-		if (m->vcpu[i].fd >= 0)
-			close(m->vcpu[i].fd);
-	}
+	machine_stop(m);
+	devices_deinit(m);
+	for (u32 i = 0; i < m->n_vcpus; i++)
+		vcpu_close(&m->vcpu[i]);
 	if (m->vm >= 0)
 		close(m->vm);
 	if (m->kvm >= 0)
 		close(m->kvm);
 	if (m->end_fd >= 0)
 		close(m->end_fd);
+	mem_copy_deinit(&m->start);
 	mem_deinit(&m->mem);
-	serial_deinit(&m->serial);
-	legacy_deinit(&m->legacy);
+	pthread_cond_destroy(&m->all_out);
 	pthread_cond_destroy(&m->go);
 	pthread_mutex_destroy(&m->go_lock);
 	pthread_mutex_destroy(&m->end_lock);

@@ -13,12 +13,14 @@
 #include "machine/mem.h"
 #include "machine/serial.h"
 #include "machine/virtio_devices.h"
+#include "machine/virtio_net.h"
+#include "machine/virtio_vsock.h"
 
 #include <linux/kvm.h>
 #include <pthread.h>
 
 /* Process exit statuses of hvftrace-vmm; a guest's debug exit of value v is 2 v + 1, as QEMU's. */
-#define EXIT_GUEST_ENDED  0 /* shut down, reset, or ended by a signal */
+#define EXIT_GUEST_ENDED  0 /* shut down, reset where it may not, or ended by a signal */
 #define EXIT_CANNOT_START 1
 #define EXIT_USAGE        2
 #define EXIT_GUEST_FAILED 4 /* triple fault, or KVM gave up */
@@ -26,7 +28,9 @@
 /* Devices are in the hole: virtio from here on, a page each. */
 #define MACHINE_VIRTIO_BASE 0xd0000000u
 #define MACHINE_MAX_DISKS   8
-#define MACHINE_MAX_VIRTIO  (MACHINE_MAX_DISKS + 2)
+#define MACHINE_MAX_NETS    4
+#define MACHINE_MAX_CARDS   8 /* disks, network cards and sockets together */
+#define MACHINE_MAX_VIRTIO  (MACHINE_MAX_CARDS + 2)
 
 struct machine_config {
 	const char *kernel, *initrd, *cmdline; /* initrd may be NULL */
@@ -35,7 +39,15 @@ struct machine_config {
 	int out_fd; /* the consoles' output */
 	struct disk_source disk[MACHINE_MAX_DISKS];
 	u32 n_disks;
+	struct net_source net[MACHINE_MAX_NETS];
+	u32 n_nets;
+	struct vsock_source vsock; /* path NULL: none */
+	bool no_reboot; /* a reset is the guest's end */
+	bool triple_fault_resets; /* as on a PC; else it is a failure */
 	bool emulated; /* KVM here emulates kernel code */
+	/* optional; something happened that the host may want to know: one line. Context: any thread. */
+	void (*tell)(void *arg, const char *line);
+	void *tell_arg;
 };
 
 struct machine;
@@ -47,6 +59,7 @@ struct vcpu {
 	struct kvm_run *run; /* NULL: none */
 	pthread_t thread;
 	bool started;
+	bool done; /* it has left for good in this life; go_lock, or its own thread */
 };
 
 struct machine {
@@ -61,15 +74,29 @@ struct machine {
 	bool has_hvc;
 	struct virtio_blk disk[MACHINE_MAX_DISKS];
 	u32 n_disks; /* initialised ones */
-	struct virtio_place place[MACHINE_MAX_VIRTIO]; /* the rng's, the disks', the console's */
+	struct virtio_net net[MACHINE_MAX_NETS];
+	u32 n_nets;
+	struct virtio_vsock vsock;
+	bool has_vsock;
+	struct virtio_place place[MACHINE_MAX_VIRTIO];
+	struct virtio_dev *virtio[MACHINE_MAX_VIRTIO]; /* those above, each at its place */
 	u32 n_virtio;
 	struct vcpu *vcpu;
 	u32 n_vcpus;
-	bool emulated;
-	pthread_mutex_t go_lock;
-	pthread_cond_t go;
+	bool emulated, no_reboot, triple_fault_resets;
+	u64 entry;
+	struct mem_copy start; /* RAM before the first instruction, for the next life */
+	void (*tell)(void *arg, const char *line);
+	void *tell_arg;
+	pthread_mutex_t go_lock; /* of all below, and of vCPUs' descriptors */
+	pthread_cond_t go, all_out;
 	bool going; /* vCPUs may enter the guest */
-	bool stopping; /* atomic: they are to leave it for good */
+	bool stopping; /* they are to leave it for good */
+	bool reset_wanted; /* they are to leave it, and come back to another life */
+	bool leave; /* atomic: either of the two */
+	u32 n_out; /* vCPU threads that are outside */
+	u32 life; /* 1 for the first */
+	char reset_why[64];
 	int end_fd; /* eventfd: the guest ended */
 	pthread_mutex_t end_lock;
 	bool ended; /* how is known; the first one to say so counts */
@@ -89,6 +116,9 @@ must_check int machine_create(const struct machine_config *c, struct machine **r
 /** machine_destroy - end all vCPU threads and free everything; NULL is fine */
 void machine_destroy(struct machine *m);
 
+/** machine_stop - end all threads of vCPUs and devices; the rest stays to be looked at */
+void machine_stop(struct machine *m);
+
 /** machine_start - a thread for each device and vCPU, the latter wait. -EAGAIN: the host has no more. */
 must_check int machine_start(struct machine *m, struct err *err);
 
@@ -106,6 +136,49 @@ void machine_go(struct machine *m);
  * Context: any thread, a vCPU's too; only notes it and wakes who waits for m->end_fd.
  */
 void machine_end(struct machine *m, int status, const char *fmt, ...) printf_like(3, 4);
+
+/**
+ * machine_reset - the guest is reset: it comes back in this process, memory and devices as at its start
+ * @why: of the line that is said, "the guest ..."
+ *
+ * Where it may not, that is its end. Context: any thread, no lock held; a vCPU's leaves the guest then.
+ */
+void machine_reset(struct machine *m, const char *why);
+
+/** machine_add_vcpus - all of them, as before their first instruction; those that there are were closed */
+must_check int machine_add_vcpus(struct machine *m, struct err *err);
+
+/** machine_life - which life it is in, from 1 on */
+u32 machine_life(struct machine *m);
+
+/** machine_tell - one line to whoever wants to know, and on standard error. Context: any thread. */
+void machine_tell(struct machine *m, const char *fmt, ...) printf_like(2, 3);
+
+/* life.c */
+
+/**
+ * life_wait - a vCPU's thread is outside of the guest: wait until it may enter it
+ *
+ * When a reset is wanted, and all are outside, the first vCPU's thread brings the guest back: it is one that
+ * stop windows stop, so nobody finds memory half cleared. Return: false when it is to end.
+ */
+must_check bool life_wait(struct vcpu *v);
+
+/** life_stop - all vCPUs leave for good; returns once their threads have ended */
+void life_stop(struct machine *m);
+
+/* devices.c */
+
+/** devices_add - all of them, on their buses; devices_deinit() frees them, after a failure, too */
+must_check int devices_add(struct machine *m, const struct machine_config *c, struct err *err);
+void devices_deinit(struct machine *m);
+
+/** devices_start / devices_stop - their threads */
+must_check int devices_start(struct machine *m, struct err *err);
+void devices_stop(struct machine *m);
+
+/** devices_reset - as after power on; none touches memory or lines after. Context: all vCPUs are out. */
+void devices_reset(struct machine *m);
 
 /* kvm.c */
 
@@ -131,7 +204,10 @@ must_check int vcpu_create(struct vcpu *v, u64 entry, struct err *err);
 /** vcpu_thread - a pthread's function; @arg is the struct vcpu; runs it until the guest ends */
 void *vcpu_thread(void *arg);
 
-/** vcpu_kick - make it leave KVM_RUN; m->stopping is set. Context: any thread. */
+/** vcpu_close - its descriptor and page; fine when there are none */
+void vcpu_close(struct vcpu *v);
+
+/** vcpu_kick - make it leave KVM_RUN; m->leave is set. Context: any thread, go_lock held. */
 void vcpu_kick(struct vcpu *v);
 
 /** vcpu_catch_kicks - once a process, before vCPUs are started */

@@ -5,6 +5,7 @@
  */
 #include "machine/accel.h"
 #include "machine/console.h"
+#include "machine/control.h"
 #include "machine/machine.h"
 #include "machine/options.h"
 #include "machine/output.h"
@@ -18,7 +19,6 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 
 static int fail(const struct err *err)
 {
@@ -98,8 +98,42 @@ static int daemonize(int *ready_ret)
 	return -1;
 }
 
+static void say_lost(const struct machine *m)
+{
+	u64 n = output_lost();
+
+	if (n)
+		output_say("%llu bytes of the console's output were lost", (unsigned long long)n);
+	for (u32 i = 0; i < m->n_nets; i++) {
+		struct net_counters k = virtio_net_counters(&m->net[i]);
+
+		if (k.rx_dropped || k.tx_dropped)
+			output_say(
+				"network card %u: %llu packets to the guest and %llu from it were "
+				"dropped",
+				i, (unsigned long long)k.rx_dropped,
+				(unsigned long long)k.tx_dropped);
+	}
+}
+
+static int start(struct machine *m, const struct options *o, struct console *console,
+		 struct control *control, struct err *err)
+{
+	const struct sandbox s = { .reboot = !o->no_reboot,
+				   .net = o->n_nets > 0,
+				   .vsock = o->vsock.path != NULL };
+	int rc = machine_start(m, err);
+
+	if (!rc)
+		rc = console_start(console, err);
+	if (!rc)
+		rc = control_start(control, m, err);
+	return rc ? rc : sandbox_enter(&s, err);
+}
+
 /* Run the guest to its end. Return: exit status. */
-static int run(struct machine *m, const struct options *o, int ready, int signals)
+static int run(struct machine *m, const struct options *o, struct control *control, int ready,
+	       int signals)
 {
 	_cleanup_close_ int pidfile = -1;
 	struct console console;
@@ -110,11 +144,7 @@ static int run(struct machine *m, const struct options *o, int ready, int signal
 	if (!rc && o->pidfile)
 		rc = write_pidfile(o->pidfile, &pidfile, &err);
 	if (!rc)
-		rc = machine_start(m, &err);
-	if (!rc)
-		rc = console_start(&console, &err);
-	if (!rc)
-		rc = sandbox_enter(&err);
+		rc = start(m, o, &console, control, &err);
 	if (rc) {
 		console_close(&console);
 		return fail(&err);
@@ -124,11 +154,54 @@ static int run(struct machine *m, const struct options *o, int ready, int signal
 	if (ready >= 0 && write(ready, "1", 1) != 1)
 		machine_end(m, EXIT_CANNOT_START, "nobody waits for the guest any more");
 	wait_for_end(m, signals);
+	machine_stop(m);
 	console_close(&console);
 	if (pidfile >= 0)
 		(void)!ftruncate(pidfile, 0);
-	fprintf(stderr, "hvftrace-vmm: %s\n", m->why);
+	say_lost(m);
+	control_tell(control, m->why);
+	output_say("%s", m->why);
 	return m->status;
+}
+
+static struct machine_config configure(const struct options *o, int out_fd, struct control *control)
+{
+	struct machine_config config = {
+		.kernel = o->kernel,
+		.initrd = o->initrd,
+		.cmdline = o->append ? o->append : "",
+		.cpus = o->cpus,
+		.memory_bytes = o->memory_bytes,
+		.out_fd = out_fd,
+		.n_disks = o->n_disks,
+		.n_nets = o->n_nets,
+		.vsock = o->vsock,
+		.no_reboot = o->no_reboot,
+		.triple_fault_resets = o->triple_fault_resets,
+		.tell = control_tell,
+		.tell_arg = control,
+	};
+	struct accel_verdict accel;
+
+	accel_probe(&accel);
+	config.emulated = accel.insns_per_sec > 0 && !accel.use_kvm;
+	memcpy(config.disk, o->disk, sizeof(config.disk));
+	memcpy(config.net, o->net, sizeof(config.net));
+	return config;
+}
+
+/* The console's output, and signals. */
+static int open_files(const struct options *o, int *out_ret, int *signals_ret, struct err *err)
+{
+	int out = STDOUT_FILENO;
+
+	if (o->console)
+		out = open(o->console, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	*signals_ret = open_signals();
+	if (out < 0 || *signals_ret < 0)
+		return err_set(err, -errno, ERR_IO, 0, "%s: %s",
+			       o->console ? o->console : "signals", strerrordesc_np(errno));
+	return output_open(out, out_ret, err);
 }
 
 int main(int argc, char **argv)
@@ -136,43 +209,27 @@ int main(int argc, char **argv)
 	_cleanup_close_ int ready = -1;
 	_cleanup_close_ int signals = -1;
 	struct machine_config config;
-	struct accel_verdict accel;
 	struct machine *m = NULL;
+	struct control control;
 	struct err err = { 0 };
 	struct options o;
-	struct stat st;
-	int status;
+	int status, out_fd;
 
 	status = options_parse(argc, argv, &o);
 	if (status == -1 && o.daemonize)
 		status = daemonize(&ready);
 	if (status != -1)
 		return status;
-	accel_probe(&accel);
-	config = (struct machine_config){
-		.kernel = o.kernel,
-		.initrd = o.initrd,
-		.cmdline = o.append ? o.append : "",
-		.cpus = o.cpus,
-		.memory_bytes = o.memory_bytes,
-		.out_fd = STDOUT_FILENO,
-		.emulated = accel.insns_per_sec > 0 && !accel.use_kvm,
-	};
-	memcpy(config.disk, o.disk, sizeof(config.disk));
-	config.n_disks = o.n_disks;
-	if (o.console)
-		config.out_fd = open(o.console, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (config.out_fd >= 0 && fstat(config.out_fd, &st) == 0 && S_ISREG(st.st_mode))
-		output_limit(OUTPUT_FILE_MAX);
-	signals = open_signals();
-	if (config.out_fd < 0 || signals < 0) {
-		(void)err_set(&err, -errno, ERR_IO, 0, "%s: %s", o.console ? o.console : "signals",
-			      strerrordesc_np(errno));
+	if (open_files(&o, &out_fd, &signals, &err) < 0)
+		return fail(&err);
+	config = configure(&o, out_fd, &control);
+	if (control_open(&control, o.control, &err) < 0 || machine_create(&config, &m, &err) < 0) {
+		control_close(&control);
 		return fail(&err);
 	}
-	if (machine_create(&config, &m, &err) < 0)
-		return fail(&err);
-	status = run(m, &o, ready, signals);
+	status = run(m, &o, &control, ready, signals);
+	/* it knows the machine: it ends first */
+	control_close(&control);
 	machine_destroy(m);
 	return status;
 }

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,6 +56,92 @@ u64 mem_low_bytes(const struct guest_mem *m)
 u64 mem_high_bytes(const struct guest_mem *m)
 {
 	return m->len - mem_low_bytes(m);
+}
+
+static bool is_zero(const u8 *page)
+{
+	return page[0] == 0 && memcmp(page, page + 1, PAGE_SIZE - 1) == 0;
+}
+
+/* Runs of pages with content within [@off, @end), which are allocated; @c->run is NULL: only count. */
+static void find_runs(const struct guest_mem *m, u64 off, u64 end, struct mem_copy *c)
+{
+	u64 last = UINT64_MAX; /* the end of the run before */
+
+	for (; off < end; off += PAGE_SIZE) {
+		if (is_zero(m->base + off))
+			continue;
+		if (off != last) {
+			if (c->run)
+				c->run[c->n_runs] = (struct mem_run){ off, 0 };
+			c->n_runs++;
+		}
+		last = off + PAGE_SIZE;
+		c->len += PAGE_SIZE;
+		if (c->run)
+			c->run[c->n_runs - 1].len += PAGE_SIZE;
+	}
+}
+
+/* Only what the host has pages for is looked at. */
+static void find_all_runs(const struct guest_mem *m, struct mem_copy *c)
+{
+	off_t at = 0, end;
+
+	c->n_runs = 0;
+	c->len = 0;
+	while ((at = lseek(m->fd, at, SEEK_DATA)) >= 0) {
+		end = lseek(m->fd, at, SEEK_HOLE);
+		if (end < 0)
+			end = (off_t)m->len;
+		find_runs(m, (u64)at & PAGE_MASK, MIN((u64)end, m->len), c);
+		at = end;
+	}
+}
+
+int mem_save(const struct guest_mem *m, struct mem_copy *ret, struct err *err)
+{
+	u8 *at;
+
+	*ret = (struct mem_copy){ .n_runs = 0 };
+	find_all_runs(m, ret);
+	ret->run = calloc(MAX(ret->n_runs, 1u), sizeof(*ret->run));
+	at = mmap(NULL, MAX(ret->len, PAGE_SIZE), PROT_READ | PROT_WRITE,
+		  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (!ret->run || at == MAP_FAILED)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0,
+			       "no memory for a copy of the guest's start, %llu MiB: --no-reboot "
+			       "does without",
+			       (unsigned long long)(ret->len >> 20));
+	ret->bytes = at;
+	find_all_runs(m, ret);
+	for (u32 i = 0; i < ret->n_runs; i++) {
+		memcpy(at, m->base + ret->run[i].off, ret->run[i].len);
+		at += ret->run[i].len;
+	}
+	return 0;
+}
+
+void mem_copy_deinit(struct mem_copy *c)
+{
+	if (c->bytes)
+		munmap(c->bytes, MAX(c->len, PAGE_SIZE));
+	free(c->run);
+	*c = (struct mem_copy){ .n_runs = 0 };
+}
+
+int mem_restore(const struct guest_mem *m, const struct mem_copy *c, struct err *err)
+{
+	const u8 *at = c->bytes;
+
+	if (madvise(m->base, m->len, MADV_REMOVE) < 0)
+		return err_set(err, -errno, ERR_IO, 0, "clearing the guest's memory: %s",
+			       strerrordesc_np(errno));
+	for (u32 i = 0; i < c->n_runs; i++) {
+		memcpy(m->base + c->run[i].off, at, c->run[i].len);
+		at += c->run[i].len;
+	}
+	return 0;
 }
 
 void *mem_at(const struct guest_mem *m, gpa_t addr, u64 len)

@@ -40,6 +40,27 @@ u64 mem_low_bytes(const struct guest_mem *m);
 /** mem_high_bytes - how much lies from MEM_HOLE_END on; 0 when all fits below the hole */
 u64 mem_high_bytes(const struct guest_mem *m);
 
+/* What was in RAM once: its pages that held anything. */
+struct mem_copy {
+	struct mem_run {
+		u64 off, len; /* bytes, in RAM without the hole */
+	} * run;
+	u32 n_runs;
+	u8 *bytes; /* of all runs, one after another; a mapping */
+	u64 len;
+};
+
+/**
+ * mem_save - keep a copy of RAM as it is now, of pages that are not all zeros
+ *
+ * Context: nobody writes to it meanwhile. Return: 0; -ENOMEM. mem_copy_deinit() is fine after a failure.
+ */
+must_check int mem_save(const struct guest_mem *m, struct mem_copy *ret, struct err *err);
+void mem_copy_deinit(struct mem_copy *c);
+
+/** mem_restore - RAM is again as it was at mem_save(), all else zeros; the host has its pages back */
+must_check int mem_restore(const struct guest_mem *m, const struct mem_copy *c, struct err *err);
+
 /**
  * mem_at - host address of guest physical [@addr, @addr + @len)
  *

@@ -20,10 +20,20 @@ static const char help[] =
 	"  --append TEXT    the kernel's command line\n"
 	"  --cpus N         1 when not given\n"
 	"  --memory SIZE    512M when not given\n"
-	"  --disk FILE      a raw disk; up to 8. --disk-readonly FILE: the guest may not write to it\n"
+	"  --disk FILE[,readonly|,cow|,cow=PATH]\n"
+	"                   a raw disk; up to 8. What the guest writes goes to the file, or is forgotten\n"
+	"                   at its end (cow), or kept at PATH. --disk-readonly FILE: as FILE,readonly\n"
 	"  --console FILE   what the guest's console sends, 64 MiB of it if this is a regular\n"
 	"                   file; standard output when not given\n"
 	"  --input -|PATH   what it receives: standard input, or from clients of a new unix socket\n"
+	"  --net tap=NAME|fd=N[,mac=XX:XX:XX:XX:XX:XX]\n"
+	"                   a network card at a tap of the host's; up to 4\n"
+	"  --vsock PATH[,cid=N]\n"
+	"                   sockets between guest and host, by a new unix socket\n"
+	"  --control PATH   a new unix socket that takes commands: status, power, reset, end\n"
+	"  --no-reboot      a reset is the guest's end\n"
+	"  --triple-fault end|reset\n"
+	"                   what one means; a failure (end) when not given\n"
 	"  --pidfile FILE   holds our pid while the guest runs, then nothing\n"
 	"  --daemonize      return once the guest runs\n"
 	"  --version, --help\n"
@@ -66,12 +76,136 @@ static bool parse_size(const char *text, u64 *ret)
 	return true;
 }
 
+/* Cut @suffix off the end of @text. */
+static bool cut(char *text, const char *suffix)
+{
+	size_t len = strlen(text), n = strlen(suffix);
+
+	if (len <= n || strcmp(text + len - n, suffix) != 0)
+		return false;
+	text[len - n] = 0;
+	return true;
+}
+
+/* FILE, FILE,readonly, FILE,cow or FILE,cow=PATH; any other comma is part of a name. */
 static int take_disk(struct options *o, bool read_only)
 {
+	struct disk_source *d = &o->disk[o->n_disks];
+	char *at = NULL;
+
 	if (o->n_disks == MACHINE_MAX_DISKS)
 		return usage("at most %d disks", MACHINE_MAX_DISKS);
-	o->disk[o->n_disks++] = (struct disk_source){ optarg, read_only };
+	for (char *c = strstr(optarg, ",cow="); c; c = strstr(c + 1, ",cow="))
+		at = c;
+	*d = (struct disk_source){ .path = optarg, .read_only = read_only };
+	if (at) {
+		*at = 0;
+		d->overlay = at + strlen(",cow=");
+		d->cow = true;
+	} else if (cut(optarg, ",cow")) {
+		d->cow = true;
+	} else if (cut(optarg, ",readonly")) {
+		d->read_only = true;
+	}
+	if (!*optarg || (d->overlay && !*d->overlay) || (d->cow && d->read_only))
+		return usage("--disk takes FILE, FILE,readonly, FILE,cow or FILE,cow=PATH");
+	o->n_disks++;
 	return -1;
+}
+
+static bool parse_mac(const char *text, u8 *mac)
+{
+	unsigned int b[MAC_BYTES];
+	int end = 0;
+
+	if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
+		   &end) != MAC_BYTES ||
+	    text[end] || strspn(text, "0123456789abcdefABCDEF:") != (size_t)end)
+		return false;
+	for (u32 i = 0; i < MAC_BYTES; i++)
+		mac[i] = (u8)b[i];
+	return !(mac[0] & 1); /* a group's address is nobody's own */
+}
+
+static int take_net(struct options *o)
+{
+	struct net_source *n = &o->net[o->n_nets];
+	char *mac = strstr(optarg, ",mac=");
+	char *end;
+
+	if (o->n_nets == MACHINE_MAX_NETS)
+		return usage("at most %d network cards", MACHINE_MAX_NETS);
+	*n = (struct net_source){ .fd = -1 };
+	if (mac && !parse_mac(mac + strlen(",mac="), n->mac))
+		return usage("\"%s\" is no MAC address of one card, as 02:00:00:12:34:56 is",
+			     mac + strlen(",mac="));
+	if (mac)
+		*mac = 0;
+	if (strncmp(optarg, "tap=", 4) == 0 && optarg[4] && !strchr(optarg, ',')) {
+		n->tap = optarg + 4;
+	} else if (strncmp(optarg, "fd=", 3) == 0 && optarg[3] >= '0' && optarg[3] <= '9') {
+		n->fd = (int)strtol(optarg + 3, &end, 10);
+		if (*end)
+			return usage("--net fd= takes a number, not \"%s\"", optarg + 3);
+	} else if (strncmp(optarg, "user", 4) == 0) {
+		return usage(
+			"--net user: there is no network without a tap here: ip tuntap add dev "
+			"NAME mode tap user $USER, then --net tap=NAME");
+	} else {
+		return usage("--net takes tap=NAME or fd=N, and mac=..., not \"%s\"", optarg);
+	}
+	o->n_nets++;
+	return -1;
+}
+
+static int take_vsock(struct options *o)
+{
+	char *cid = strstr(optarg, ",cid=");
+	u64 n = VSOCK_CID_DEFAULT;
+
+	if (cid &&
+	    (!parse_size(cid + strlen(",cid="), &n) || n < VSOCK_CID_DEFAULT || n >= UINT32_MAX))
+		return usage("--vsock takes a cid of 3 to 4294967294, not \"%s\"",
+			     cid + strlen(",cid="));
+	if (cid)
+		*cid = 0;
+	if (!*optarg || o->vsock.path)
+		return usage("--vsock takes PATH or PATH,cid=N, once");
+	o->vsock = (struct vsock_source){ .path = optarg, .cid = n };
+	return -1;
+}
+
+static int take_triple_fault(struct options *o)
+{
+	o->triple_fault_resets = strcmp(optarg, "reset") == 0;
+	if (!o->triple_fault_resets && strcmp(optarg, "end") != 0)
+		return usage("--triple-fault takes end or reset, not \"%s\"", optarg);
+	return -1;
+}
+
+/* What the guest has, and what becomes of it. */
+static int take_device(int opt, struct options *o)
+{
+	switch (opt) {
+	case 'D':
+	case 'R':
+		return take_disk(o, opt == 'R');
+	case 'N':
+		return take_net(o);
+	case 'S':
+		return take_vsock(o);
+	case 'T':
+		return take_triple_fault(o);
+	case 'B':
+		o->no_reboot = true;
+		return -1;
+	case 'O':
+		o->control = optarg;
+		return -1;
+	default:
+		fputs("hvftrace-vmm: --help shows how\n", stderr);
+		return EXIT_USAGE;
+	}
 }
 
 static int take_option(int opt, struct options *o)
@@ -98,9 +232,6 @@ static int take_option(int opt, struct options *o)
 			return usage("--memory takes 16M to 4T, not \"%s\"", optarg);
 		o->memory_bytes = (n + PAGE_SIZE - 1) & PAGE_MASK;
 		return -1;
-	case 'D':
-	case 'R':
-		return take_disk(o, opt == 'R');
 	case 'C':
 		o->console = optarg;
 		return -1;
@@ -120,8 +251,7 @@ static int take_option(int opt, struct options *o)
 		fputs(help, stdout);
 		return 0;
 	default:
-		fputs("hvftrace-vmm: --help shows how\n", stderr);
-		return EXIT_USAGE;
+		return take_device(opt, o);
 	}
 }
 
@@ -138,6 +268,11 @@ int options_parse(int argc, char **argv, struct options *ret)
 		{ "console", required_argument, NULL, 'C' },
 		{ "input", required_argument, NULL, 'I' },
 		{ "pidfile", required_argument, NULL, 'p' },
+		{ "net", required_argument, NULL, 'N' },
+		{ "vsock", required_argument, NULL, 'S' },
+		{ "control", required_argument, NULL, 'O' },
+		{ "no-reboot", no_argument, NULL, 'B' },
+		{ "triple-fault", required_argument, NULL, 'T' },
 		{ "daemonize", no_argument, NULL, 'd' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },

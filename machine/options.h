@@ -12,9 +12,13 @@ struct options {
 	const char *pidfile; /* NULL: none */
 	struct disk_source disk[MACHINE_MAX_DISKS];
 	u32 n_disks;
+	struct net_source net[MACHINE_MAX_NETS];
+	u32 n_nets;
+	struct vsock_source vsock; /* path NULL: none */
+	const char *control; /* path of a socket to listen on; NULL: none */
 	u32 cpus;
 	u64 memory_bytes;
-	bool daemonize;
+	bool daemonize, no_reboot, triple_fault_resets;
 };
 
 /**

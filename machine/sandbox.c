@@ -3,6 +3,7 @@
 #include "machine/sandbox.h"
 
 #include <errno.h>
+#include <linux/if_tun.h>
 #include <linux/kvm.h>
 #include <seccomp.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 static const int plain_calls[] = {
 	SCMP_SYS(read),
 	SCMP_SYS(write),
-	SCMP_SYS(close), /* console, events, pid file */
+	SCMP_SYS(close), /* console, control, events, pid file */
 	SCMP_SYS(preadv),
 	SCMP_SYS(pwritev),
 	SCMP_SYS(preadv2),
@@ -22,7 +23,7 @@ static const int plain_calls[] = {
 	SCMP_SYS(fdatasync), /* disks */
 	SCMP_SYS(poll),
 	SCMP_SYS(ppoll),
-	SCMP_SYS(accept4), /* who types at the console */
+	SCMP_SYS(accept4), /* who comes by a socket */
 	SCMP_SYS(getrandom), /* the rng */
 	SCMP_SYS(futex),
 	SCMP_SYS(sched_yield),
@@ -52,18 +53,77 @@ static const unsigned long kvm_ioctls[] = {
 	KVM_RUN,       KVM_IRQ_LINE,  KVM_GET_REGS,        KVM_SET_REGS,
 	KVM_GET_SREGS, KVM_TRANSLATE, KVM_GET_VCPU_EVENTS, KVM_SET_VCPU_EVENTS,
 };
+/* To make the VM anew when the guest is reset. */
+static const unsigned long reboot_ioctls[] = {
+	KVM_CREATE_VM,
+	KVM_CHECK_EXTENSION,
+	KVM_GET_VCPU_MMAP_SIZE,
+	KVM_SET_TSS_ADDR,
+	KVM_SET_IDENTITY_MAP_ADDR,
+	KVM_SET_USER_MEMORY_REGION,
+	KVM_CREATE_IRQCHIP,
+	KVM_CREATE_PIT2,
+	KVM_CREATE_VCPU,
+	KVM_SET_CPUID2,
+	KVM_GET_SUPPORTED_CPUID,
+	KVM_GET_LAPIC,
+	KVM_SET_LAPIC,
+	KVM_SET_MSRS,
+	KVM_SET_SREGS,
+};
+
+/* A network card: what its driver takes is known when it is there; packets go out in pieces. */
+static const unsigned long net_ioctls[] = { TUNSETOFFLOAD };
+static const int net_calls[] = { SCMP_SYS(writev) };
+
+/* Sockets of the guest's: one side may have no more to say. */
+static const int vsock_calls[] = { SCMP_SYS(shutdown) };
 /* clang-format on */
 
-static int allow_all(scmp_filter_ctx ctx)
+static int allow_calls(scmp_filter_ctx ctx, const int *calls, size_t n)
 {
-	const struct scmp_arg_cmp own_process = { 0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0 };
 	int rc = 0;
 
-	for (size_t i = 0; !rc && i < ARRAY_SIZE(plain_calls); i++)
-		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, plain_calls[i], 0);
-	for (size_t i = 0; !rc && i < ARRAY_SIZE(kvm_ioctls); i++)
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, calls[i], 0);
+	return rc;
+}
+
+static int allow_ioctls(scmp_filter_ctx ctx, const unsigned long *ioctls, size_t n)
+{
+	int rc = 0;
+
+	for (size_t i = 0; !rc && i < n; i++)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 1,
-				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, kvm_ioctls[i]));
+				      SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, ioctls[i]));
+	return rc;
+}
+
+static int allow_devices(scmp_filter_ctx ctx, const struct sandbox *s)
+{
+	int rc = 0;
+
+	if (s->reboot)
+		rc = allow_ioctls(ctx, reboot_ioctls, ARRAY_SIZE(reboot_ioctls));
+	if (!rc && s->net)
+		rc = allow_ioctls(ctx, net_ioctls, ARRAY_SIZE(net_ioctls));
+	if (!rc && s->net)
+		rc = allow_calls(ctx, net_calls, ARRAY_SIZE(net_calls));
+	if (!rc && s->vsock)
+		rc = allow_calls(ctx, vsock_calls, ARRAY_SIZE(vsock_calls));
+	return rc;
+}
+
+static int allow_all(scmp_filter_ctx ctx, const struct sandbox *s)
+{
+	const struct scmp_arg_cmp own_process = { 0, SCMP_CMP_EQ, (scmp_datum_t)getpid(), 0 };
+	int rc;
+
+	rc = allow_calls(ctx, plain_calls, ARRAY_SIZE(plain_calls));
+	if (!rc)
+		rc = allow_ioctls(ctx, kvm_ioctls, ARRAY_SIZE(kvm_ioctls));
+	if (!rc)
+		rc = allow_devices(ctx, s);
 	/* stdio asks whether a file is a terminal; it is told that it is none */
 	if (!rc)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), 1,
@@ -82,14 +142,15 @@ static int allow_all(scmp_filter_ctx ctx)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-int sandbox_enter(struct err *err)
+int sandbox_enter(const struct sandbox *s, struct err *err)
 {
+	(void)s;
 	(void)err; /* a sanitizer's run time asks for much more */
 	(void)allow_all;
 	return 0;
 }
 #else
-int sandbox_enter(struct err *err)
+int sandbox_enter(const struct sandbox *s, struct err *err)
 {
 	scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_KILL_PROCESS);
 	int rc = ctx ? 0 : -ENOMEM;
@@ -100,7 +161,7 @@ int sandbox_enter(struct err *err)
 	if (!rc)
 		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (!rc)
-		rc = allow_all(ctx);
+		rc = allow_all(ctx, s);
 	if (!rc)
 		rc = seccomp_load(ctx);
 	seccomp_release(ctx);

@@ -4,6 +4,13 @@
 #define MACHINE_SANDBOX_H
 
 #include "base/err.h"
+#include "base/types.h"
+
+/* What this guest has that needs more than every guest does. */
+struct sandbox {
+	bool reboot; /* the VM is made anew */
+	bool net, vsock;
+};
 
 /**
  * sandbox_enter - from here on the process may do what a running guest needs, and nothing else
@@ -13,6 +20,6 @@
  * Context: after all files are open and all threads started. Whoever traces the guest by ptrace and
  * /proc/PID/mem is not affected. Return: 0; -ENOTSUP the kernel has no seccomp filters; -ENOMEM.
  */
-must_check int sandbox_enter(struct err *err);
+must_check int sandbox_enter(const struct sandbox *s, struct err *err);
 
 #endif

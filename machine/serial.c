@@ -43,6 +43,18 @@ static void update_irq(struct serial *s)
 	irq_set(&s->irq, level);
 }
 
+void serial_reset(struct serial *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->ier = s->fcr = s->lcr = s->mcr = s->scr = s->dlm = 0;
+	s->dll = 1;
+	s->rx_n = 0;
+	s->thr_empty_irq = false;
+	update_irq(s);
+	pthread_cond_signal(&s->room);
+	pthread_mutex_unlock(&s->lock);
+}
+
 static void push(struct serial *s, u8 byte)
 {
 	if (s->rx_n == SERIAL_RX_BYTES)
@@ -69,7 +81,7 @@ static void transmit(struct serial *s, u8 byte)
 	if (s->mcr & UART_MCR_LOOP)
 		push(s, byte);
 	else
-		output_write(s->out_fd, &byte, 1);
+		output_write(s->out_fd, &byte, 1, -1);
 	s->thr_empty_irq = true;
 }
 

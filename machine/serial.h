@@ -29,6 +29,9 @@ struct serial {
 void serial_init(struct serial *s, struct irq_line irq, int out_fd);
 void serial_deinit(struct serial *s);
 
+/** serial_reset - as after power on; what was typed and not taken is gone */
+void serial_reset(struct serial *s);
+
 /** serial_io - a bus_fn for SERIAL_PORTS ports. A write waits until @out_fd has taken the byte. */
 void serial_io(void *dev, u64 off, u8 *data, u32 len, bool is_write);
 

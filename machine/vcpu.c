@@ -45,7 +45,7 @@ static bool handle_system_event(struct vcpu *v)
 		machine_end(v->m, EXIT_GUEST_ENDED, "the guest shut down");
 		break;
 	case KVM_SYSTEM_EVENT_RESET:
-		machine_end(v->m, EXIT_GUEST_ENDED, "the guest reset itself");
+		machine_reset(v->m, "reset itself");
 		break;
 	default:
 		machine_end(v->m, EXIT_GUEST_FAILED, "the guest crashed (system event %u)",
@@ -67,9 +67,13 @@ static bool handle_internal_error(struct vcpu *v)
 	return false;
 }
 
-/* A triple fault is also how some kernels restart a machine; which it was, they alone know. */
+/* A triple fault is also how some kernels restart a machine; which it was, they alone know: it is asked for. */
 static bool handle_shutdown(struct vcpu *v)
 {
+	if (v->m->triple_fault_resets) {
+		machine_reset(v->m, "reset itself by a triple fault");
+		return false;
+	}
 	vcpu_dump(v);
 	machine_end(v->m, EXIT_GUEST_FAILED, "the guest ended in a triple fault of vCPU %u", v->id);
 	return false;
@@ -112,29 +116,35 @@ static bool handle_exit(struct vcpu *v)
 	}
 }
 
-void *vcpu_thread(void *arg)
+/* Until it is to leave, or has nothing to go back to. */
+static void run(struct vcpu *v)
 {
-	struct vcpu *v = arg;
 	struct machine *m = v->m;
 
-	pthread_mutex_lock(&m->go_lock);
-	while (!m->going)
-		pthread_cond_wait(&m->go, &m->go_lock);
-	pthread_mutex_unlock(&m->go_lock);
-	while (!__atomic_load_n(&m->stopping, __ATOMIC_SEQ_CST)) {
+	while (!__atomic_load_n(&m->leave, __ATOMIC_SEQ_CST)) {
 		if (ioctl(v->fd, KVM_RUN, 0) == 0) {
-			if (!handle_exit(v))
-				break;
+			if (handle_exit(v))
+				continue;
+		} else if (errno == EINTR || errno == EAGAIN) {
+			continue;
 		} else if (errno == EFAULT) {
 			vcpu_dump(v);
 			machine_end(m, EXIT_GUEST_FAILED,
 				    "vCPU %u: the host has no memory for the guest's", v->id);
-			break;
-		} else if (errno != EINTR && errno != EAGAIN) {
+		} else {
 			machine_end(m, EXIT_GUEST_FAILED, "vCPU %u: KVM_RUN: %s", v->id,
 				    strerrordesc_np(errno));
-			break;
 		}
+		v->done = true;
+		return;
 	}
+}
+
+void *vcpu_thread(void *arg)
+{
+	struct vcpu *v = arg;
+
+	while (life_wait(v))
+		run(v);
 	return NULL;
 }

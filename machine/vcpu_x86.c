@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define MAX_CPUID 256
 
@@ -151,4 +152,14 @@ int vcpu_create(struct vcpu *v, u64 entry, struct err *err)
 	if (!rc && v->id == 0)
 		rc = set_boot_state(v, entry, err);
 	return rc;
+}
+
+void vcpu_close(struct vcpu *v)
+{
+	if (v->run)
+		munmap(v->run, v->m->run_bytes);
+	if (v->fd >= 0)
+		close(v->fd);
+	v->run = NULL;
+	v->fd = -1;
 }

@@ -12,10 +12,10 @@ enum {
 	N_QUEUES
 };
 
-static u32 transmit(const struct virtio_console *v, const struct virtq_chain *c)
+static u32 transmit(struct virtio_console *v, const struct virtq_chain *c)
 {
 	for (u32 i = 0; i < c->n_out; i++)
-		output_write(v->out_fd, c->iov[i].iov_base, c->iov[i].iov_len);
+		output_write(v->out_fd, c->iov[i].iov_base, c->iov[i].iov_len, v->dev.cancel_fd);
 	return 0;
 }
 

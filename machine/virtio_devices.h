@@ -3,29 +3,20 @@
 #ifndef MACHINE_VIRTIO_DEVICES_H
 #define MACHINE_VIRTIO_DEVICES_H
 
+#include "machine/disk.h"
 #include "machine/virtio_mmio.h"
-
-/* What a disk is made of. */
-struct disk_source {
-	const char *path; /* a raw file or block device */
-	bool read_only;
-};
 
 struct virtio_blk {
 	struct virtio_dev dev;
-	int fd; /* -1: none */
-	u64 bytes; /* whole sectors of 512 */
-	bool read_only;
+	struct disk disk;
 	char serial[20]; /* not terminated when it is full */
 };
 
 /**
  * virtio_blk_init - a disk for a guest
- * @source: is opened, and locked, so that no second guest writes to it
- * @index:  of the disk in its machine, for its serial number
+ * @index: of the disk in its machine, for its serial number
  *
- * Return: 0; -EBUSY another process holds its lock; -EINVAL no sector of data; errors of open(2).
- * virtio_blk_deinit() is fine after a failure. Source: VIRTIO 1.2, 5.2.
+ * Return: 0; errors of disk_open(). virtio_blk_deinit() is fine after a failure. Source: VIRTIO 1.2, 5.2.
  */
 must_check int virtio_blk_init(struct virtio_blk *b, const struct disk_source *source, u32 index,
 			       const struct guest_mem *mem, struct irq_line irq, struct err *err);

@@ -9,6 +9,8 @@
 #include <linux/virtio_config.h>
 #include <linux/virtio_mmio.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #define MAGIC   0x74726976 /* "virt" */
 #define VERSION 2
@@ -20,15 +22,37 @@ void virtio_init(struct virtio_dev *d, const struct virtio_ops *ops, void *priv,
 	*d = (struct virtio_dev){ .ops = ops, .priv = priv, .irq = irq };
 	for (u32 i = 0; i < VIRTIO_MAX_QUEUES; i++)
 		d->queue[i].mem = mem;
+	/* that there are none is found out by virtio_start() */
+	d->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	d->cancel_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	pthread_mutex_init(&d->lock, NULL);
-	pthread_cond_init(&d->kick, NULL);
+	pthread_cond_init(&d->idle, NULL);
 }
 
 void virtio_deinit(struct virtio_dev *d)
 {
 	virtio_stop(d);
-	pthread_cond_destroy(&d->kick);
+	if (d->wake_fd >= 0)
+		close(d->wake_fd);
+	if (d->cancel_fd >= 0)
+		close(d->cancel_fd);
+	d->wake_fd = d->cancel_fd = -1;
+	pthread_cond_destroy(&d->idle);
 	pthread_mutex_destroy(&d->lock);
+}
+
+static void raise_event(int fd)
+{
+	const u64 one = 1;
+
+	(void)!write(fd, &one, sizeof(one)); /* full is raised, too */
+}
+
+static void lower_event(int fd)
+{
+	u64 n;
+
+	(void)!read(fd, &n, sizeof(n));
 }
 
 /* Called with the lock. */
@@ -50,6 +74,16 @@ static bool is_live(const struct virtio_dev *d)
 {
 	return (d->status & VIRTIO_CONFIG_S_DRIVER_OK) &&
 	       !(d->status & VIRTIO_CONFIG_S_NEEDS_RESET);
+}
+
+bool virtio_is_live(struct virtio_dev *d)
+{
+	bool live;
+
+	pthread_mutex_lock(&d->lock);
+	live = is_live(d);
+	pthread_mutex_unlock(&d->lock);
+	return live;
 }
 
 void virtio_run_queue(struct virtio_dev *d, u32 queue)
@@ -79,33 +113,63 @@ void virtio_run_queue(struct virtio_dev *d, u32 queue)
 	pthread_mutex_unlock(&d->lock);
 }
 
+/* With the lock. */
+static void kick(struct virtio_dev *d, u32 queue)
+{
+	if (!d->kicked)
+		raise_event(d->wake_fd);
+	d->kicked |= 1u << queue;
+}
+
 void virtio_kick(struct virtio_dev *d, u32 queue)
 {
 	pthread_mutex_lock(&d->lock);
-	d->kicked |= 1u << queue;
-	pthread_cond_signal(&d->kick);
+	kick(d, queue);
 	pthread_mutex_unlock(&d->lock);
+}
+
+/* Everything that there is to do now. Return: descriptors to wait for, from @p[1] on. */
+static u32 work_once(struct virtio_dev *d, u32 kicked, struct pollfd *p, u32 ready)
+{
+	for (u32 i = 0; i < d->ops->n_queues; i++) {
+		if (kicked & 1u << i)
+			virtio_run_queue(d, i);
+	}
+	if (ready)
+		d->ops->on_ready(d, p + 1, ready);
+	return d->ops->wait_for ? d->ops->wait_for(d, p + 1) : 0;
 }
 
 static void *work(void *arg)
 {
+	struct pollfd p[1 + VIRTIO_MAX_POLL];
 	struct virtio_dev *d = arg;
-	u32 kicked;
+	u32 kicked, generation, n = 0;
+	bool ready = false;
 
 	pthread_mutex_lock(&d->lock);
 	while (!d->stopping) {
 		kicked = d->kicked;
 		d->kicked = 0;
-		if (!kicked) {
-			pthread_cond_wait(&d->kick, &d->lock);
-			continue;
-		}
+		d->busy = true;
 		pthread_mutex_unlock(&d->lock);
-		for (u32 i = 0; i < d->ops->n_queues; i++) {
-			if (kicked & 1u << i)
-				virtio_run_queue(d, i);
+		n = work_once(d, kicked, p, ready ? n : 0);
+		pthread_mutex_lock(&d->lock);
+		d->busy = ready = false;
+		pthread_cond_broadcast(&d->idle);
+		if (d->kicked || d->stopping)
+			continue;
+		generation = d->generation;
+		pthread_mutex_unlock(&d->lock);
+		p[0] = (struct pollfd){ .fd = d->wake_fd, .events = POLLIN };
+		if (poll(p, 1 + n, -1) > 0) {
+			if (p[0].revents)
+				lower_event(d->wake_fd);
+			ready = true;
 		}
 		pthread_mutex_lock(&d->lock);
+		/* what they meant may be gone */
+		ready = ready && generation == d->generation;
 	}
 	pthread_mutex_unlock(&d->lock);
 	return NULL;
@@ -113,7 +177,8 @@ static void *work(void *arg)
 
 int virtio_start(struct virtio_dev *d, struct err *err)
 {
-	int no = pthread_create(&d->thread, NULL, work, d);
+	int no = d->wake_fd < 0 || d->cancel_fd < 0 ? EMFILE
+						    : pthread_create(&d->thread, NULL, work, d);
 
 	if (no)
 		return err_set(err, -no, ERR_IO, 0, "the thread of %s: %s", d->ops->name,
@@ -129,21 +194,40 @@ void virtio_stop(struct virtio_dev *d)
 		return;
 	pthread_mutex_lock(&d->lock);
 	d->stopping = true;
-	pthread_cond_signal(&d->kick);
+	raise_event(d->wake_fd);
+	raise_event(d->cancel_fd);
 	pthread_mutex_unlock(&d->lock);
 	pthread_join(d->thread, NULL);
 	d->started = false;
 }
 
+/* With the lock, which is let go of while the thread finishes. */
 static void reset(struct virtio_dev *d)
 {
+	d->status = d->kicked = 0;
+	d->generation++;
+	if (d->busy)
+		raise_event(d->cancel_fd);
+	while (d->busy)
+		pthread_cond_wait(&d->idle, &d->lock);
+	if (!d->stopping)
+		lower_event(d->cancel_fd);
 	for (u32 i = 0; i < VIRTIO_MAX_QUEUES; i++)
 		d->queue[i] = (struct virtq){ .mem = d->queue[i].mem };
 	d->status = d->interrupts = d->kicked = 0;
 	d->features_sel = d->driver_sel = d->queue_sel = 0;
 	d->driver_features = 0;
-	d->generation++;
+	if (d->ops->reset)
+		d->ops->reset(d);
 	irq_set(&d->irq, false);
+	raise_event(d->wake_fd); /* wait for other descriptors now */
+}
+
+void virtio_reset(struct virtio_dev *d)
+{
+	pthread_mutex_lock(&d->lock);
+	reset(d);
+	pthread_mutex_unlock(&d->lock);
 }
 
 static u64 offered(const struct virtio_dev *d)
@@ -166,6 +250,11 @@ static void set_status(struct virtio_dev *d, u32 v)
 		v &= ~(u32)VIRTIO_CONFIG_S_FEATURES_OK;
 	if (!(v & VIRTIO_CONFIG_S_FEATURES_OK))
 		v &= ~(u32)VIRTIO_CONFIG_S_DRIVER_OK;
+	if ((v & ~d->status & VIRTIO_CONFIG_S_FEATURES_OK) && d->ops->negotiated)
+		d->ops->negotiated(d);
+	/* its thread may wait for other descriptors from now on */
+	if (v & ~d->status & VIRTIO_CONFIG_S_DRIVER_OK)
+		raise_event(d->wake_fd);
 	d->status = (v & 0xff) | broken;
 }
 
@@ -229,10 +318,8 @@ static void write_reg(struct virtio_dev *d, u64 off, u32 v)
 		d->queue_sel = v;
 		break;
 	case VIRTIO_MMIO_QUEUE_NOTIFY:
-		if (v < d->ops->n_queues) {
-			d->kicked |= 1u << v;
-			pthread_cond_signal(&d->kick);
-		}
+		if (v < d->ops->n_queues)
+			kick(d, v);
 		break;
 	case VIRTIO_MMIO_INTERRUPT_ACK:
 		d->interrupts &= ~v;

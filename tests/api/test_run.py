@@ -14,9 +14,13 @@ printf '%s\\n' "$@" > "$HVF_TEST_ARGS"
 [ -z "$HVF_TEST_HANG" ] || exec sleep 60
 [ -z "$HVF_TEST_FAIL" ] || { echo "qemu: $HVF_TEST_FAIL" >&2; exit 1; }
 while [ $# -gt 0 ]; do
-	case $1 in -pidfile) pidfile=$2 ;; esac
+	case $1 in
+	-pidfile) pidfile=$2 ;;
+	-add-fd) fd=${2#fd=} fd=${fd%%,*} ;;
+	esac
 	shift
 done
+[ -z "$HVF_TEST_FLOOD" ] || head -c "$HVF_TEST_FLOOD" /dev/zero >"/dev/fd/$fd"
 sleep 60 >/dev/null 2>&1 &
 echo $! > "$pidfile"
 """
@@ -112,7 +116,8 @@ class Run(CliCase):
                          ["--kernel", str(self.kernel), "--initrd", "/dev/null",
                           "--append", "console=ttyS0 quiet", "--cpus", "2", "--memory", str(1 << 30),
                           "--disk", str(disk), "--console", f"{folder}/console.log",
-                          "--input", f"{folder}/input", "--pidfile", f"{folder}/pid", "--daemonize"])
+                          "--input", f"{folder}/input", "--control", f"{folder}/control",
+                          "--pidfile", f"{folder}/pid", "--daemonize"])
         (folder / "pid").unlink()
 
     def test_own_vmm_fails(self):
@@ -135,6 +140,100 @@ class Run(CliCase):
             p = self.run_guest("own", "--accel", accel, "--disk", disk)
             self.assertEqual((p.returncode, p.stdout), (1, b""))
             self.assertIn(b"(run.disk_format): if it is one, its name must end in .qcow2", p.stderr)
+
+    def test_devices_of_our_own_vmm(self):
+        disk = self.d.dir / "a,b"
+        disk.write_bytes(bytes(1024))
+        self.run_guest("own", "--accel", "kvm", "--disk", f"{disk},cow", "--disk", f"{disk},readonly",
+                       "--disk", f"{disk},cow=/x,y", "--net", "tap=t0,mac=02:00:00:00:00:01", "--vsock",
+                       "/s,cid=9", "--no-reboot")
+        args = self.args.read_text().splitlines()
+        at = args.index("--disk")
+        self.assertEqual(args[at:at + 11],
+                         ["--disk", f"{disk},cow", "--disk", f"{disk},readonly", "--disk", f"{disk},cow=/x,y",
+                          "--net", "tap=t0,mac=02:00:00:00:00:01", "--vsock", "/s,cid=9", "--no-reboot"])
+        p = self.run_guest("own", "--accel", "kvm", "--net", "user")
+        self.assertEqual((p.returncode, p.stderr.decode()),
+                         (1, "hvftrace: --net user: with --accel kvm a network card needs a tap "
+                             "(run.not_here): ip tuntap add dev NAME mode tap user $USER, then --net tap=NAME\n"))
+        for wrong in (("--disk", ",cow=/x"), ("--disk", "x,cow="), ("--net", "bridge=br0")):
+            self.assertEqual(self.run_guest("own", "--accel", "kvm", *wrong).returncode, 2)
+
+    def test_devices_of_qemu(self):
+        disk = self.d.dir / "a,b"
+        disk.write_bytes(bytes(1024))
+        p = self.run_guest("fake-boots", "--accel", "tcg",
+                           "--disk", f"{disk},cow", "--disk", f"{disk},readonly",
+                           "--net", "tap=t0,mac=02:00:00:00:00:01", "--net", "user", "--no-reboot")
+        self.assertEqual((p.returncode, p.stderr), (0, b""))
+        args = self.args.read_text().splitlines()
+        for pair in (["-drive", f"file={self.d.dir}/a,,b,format=raw,if=virtio,snapshot=on"],
+                     ["-drive", f"file={self.d.dir}/a,,b,format=raw,if=virtio,readonly=on"],
+                     ["-netdev", "tap,id=net0,ifname=t0,script=no,downscript=no"],
+                     ["-device", "virtio-net-pci,netdev=net0,mac=02:00:00:00:00:01"],
+                     ["-netdev", "user,id=net1"], ["-device", "virtio-net-pci,netdev=net1"]):
+            self.assertTrue(any(args[i:i + 2] == pair for i in range(len(args))), (pair, args))
+        self.assertIn("-no-reboot", args)
+        for what, given in (("--vsock", "/x"), ("--disk", f"{disk},cow=/x")):
+            p = self.run_guest("fake-a", "--accel", "tcg", what, given)
+            self.assertEqual(p.returncode, 1)
+            self.assertIn(f"hvftrace: {what}", p.stderr.decode())
+            self.assertIn("(run.not_here)", p.stderr.decode())
+
+    def test_console_of_qemu_has_a_limit(self):
+        flood = (64 << 20) + 1000000
+        p = self.run_guest("fake-boots", "--accel", "tcg", env={"HVF_TEST_FLOOD": str(flood)})
+        self.assertEqual((p.returncode, p.stderr), (0, b""))
+        console = self.d.dir / "hvftrace/guests/fake-boots/console.log"
+        until("all is read", lambda: console.stat().st_size >= 64 << 20)
+        # whoever fills it ends with the guest
+        os.kill(self.pid("fake-boots"), signal.SIGKILL)
+        until("nobody has it open", lambda: not self.holders(console))
+        self.assertEqual(console.stat().st_size, 64 << 20)
+
+    @staticmethod
+    def holders(path):
+        found = []
+        for fd in pathlib.Path("/proc").glob("[0-9]*/fd/*"):
+            try:
+                if os.readlink(fd) == str(path):
+                    found.append(fd)
+            except OSError:
+                pass
+        return found
+
+    def test_folder_with_a_comma(self):
+        folder = self.d.dir / "run,time"
+        folder.mkdir(mode=0o700)
+        p = self.run_guest("nofake", "--accel", "tcg", "--timeout", "100ms",
+                           env={"XDG_RUNTIME_DIR": str(folder)})
+        self.assertIn(b"target.no_socket", p.stderr)
+        args = self.args.read_text().splitlines()
+        self.assertIn(f"unix:{self.d.dir}/run,,time/hvftrace/guests/nofake/qmp,server=on,wait=off", args)
+
+    def test_of_two_at_once_one_runs(self):
+        p = self.start_guest("nofake", env={"HVF_TEST_HANG": "1"})
+        until("the first is being started", self.args.exists)
+        q = self.run_guest("nofake", "--accel", "tcg")
+        self.assertEqual((q.returncode, q.stderr.decode()),
+                         (1, "hvftrace: a guest nofake is being started already (run.name_taken): "
+                             "choose another --name\n"))
+        p.send_signal(signal.SIGINT)
+        self.interrupted(p, "no guest runs (run.interrupted)")
+
+    def test_stale_pid_files(self):
+        """Not taken for the guest: a process that got its number since, and what a failed start left."""
+        folder = self.d.dir / "hvftrace/guests/fake-boots"
+        folder.mkdir(parents=True, mode=0o700)
+        for path in (folder, folder.parent, folder.parent.parent):
+            path.chmod(0o700)
+        (folder / "pid").write_text(f"{os.getpid()}\n")
+        p = self.run_guest("fake-boots", "--accel", "tcg", env={"HVF_TEST_FAIL": "no"})
+        self.assertIn(b"run.qemu_failed", p.stderr)
+        self.assertFalse((folder / "pid").exists())
+        (folder / "pid").write_text(f"{os.getpid()}\n")
+        p = self.run_guest("fake-boots", "--accel", "tcg")
+        self.assertEqual((p.returncode, p.stderr), (0, b""))
 
     def start_guest(self, name, *args, env=None):
         return self.start("run", "--kernel", str(self.kernel), "--name", name, "--accel", "tcg", *args,
@@ -164,6 +263,19 @@ class Run(CliCase):
         self.interrupted(p, f"the guest runs on, pid {pid} (run.interrupted): hvftrace attach "
                             f"qemu:{self.d.dir}/hvftrace/guests/nofake/qmp --name nofake")
         os.kill(pid, 0)
+
+    def test_interrupted_twice_but_kept(self):
+        p = self.start_guest("fake-gate", "--keep")
+        pid = self.started("fake-gate")
+        self.d.until_it_waits()
+        p.send_signal(signal.SIGINT)
+        until("the first is taken", lambda: "ShdPnd:\t0000000000000000" in
+              pathlib.Path(f"/proc/{p.pid}/status").read_text())
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=20 * SLOW)
+        self.assertEqual((p.returncode, err), (1, b"hvftrace: not waited for the guest's end\n"))
+        os.kill(pid, 0)
+        self.assertIn("sleep", pathlib.Path(f"/proc/{pid}/comm").read_text())
 
     def test_interrupted_while_it_is_attached(self):
         p = self.start_guest("fake-gate")

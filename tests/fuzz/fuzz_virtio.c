@@ -5,27 +5,39 @@
  * the buffers that it was given. The RAM has no slack around it, so that a step out of it is seen.
  *
  * Input: operations of 8 bytes, { kind, register / 4, value (4), place (2) }, the rest goes to guest RAM.
+ * Programs of the host's come by sockets, say something, and read little.
  */
 #include "machine/virtio_devices.h"
+#include "machine/virtio_net.h"
+#include "machine/virtio_vsock.h"
 
 #include <fcntl.h>
 #include <linux/virtio_mmio.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define RAM_BYTES  (16ull << 20)
 #define DISK_BYTES (64ull << 10)
 #define MAX_OPS    64
 #define OP_BYTES   8
+#define N_DEVICES  5
+#define N_PROGRAMS 4
 #define PREPARED   0x4000 /* where queues lie when the input asks for prepared ones */
 
 static struct guest_mem mem;
 static struct virtio_blk blk;
 static struct virtio_dev rng;
 static struct virtio_console hvc;
+static struct virtio_net net;
+static struct virtio_vsock vsock;
+static int tap; /* the host's end */
+static char sock_path[64];
 static char disk[64];
 
 static void ignore(void *arg, u32 gsi, bool level)
@@ -35,7 +47,19 @@ static void ignore(void *arg, u32 gsi, bool level)
 	(void)level;
 }
 
-static const struct virtio_ops *blk_ops, *rng_ops, *hvc_ops; /* the devices' own */
+static struct virtio_dev *const devices[N_DEVICES] = { &blk.dev, &rng, &hvc.dev, &net.dev,
+						       &vsock.dev };
+static const struct virtio_ops *own_ops[N_DEVICES];
+static int program[N_PROGRAMS];
+
+static const struct virtio_ops *ops_of(const struct virtio_dev *d)
+{
+	for (u32 i = 0; i < N_DEVICES; i++) {
+		if (devices[i] == d)
+			return own_ops[i];
+	}
+	abort();
+}
 
 /* Every buffer is guest RAM, and no more is said to be written than there is room for. */
 static u32 check_and_handle(struct virtio_dev *d, u32 queue, const struct virtq_chain *c)
@@ -58,7 +82,7 @@ static u32 check_and_handle(struct virtio_dev *d, u32 queue, const struct virtq_
 	/* what one request may move is bounded by RAM, not by time: leave out the largest */
 	if (bytes > 1u << 20)
 		return 0;
-	n = (d == &rng ? rng_ops : d == &hvc.dev ? hvc_ops : blk_ops)->handle(d, queue, c);
+	n = ops_of(d)->handle(d, queue, c);
 	if (n > c->in_bytes)
 		abort();
 	return n;
@@ -77,12 +101,15 @@ static void bring_up(struct virtio_dev *d)
 	write_reg(d, VIRTIO_MMIO_DRIVER_FEATURES_SEL, 1);
 	write_reg(d, VIRTIO_MMIO_DRIVER_FEATURES, 1);
 	write_reg(d, VIRTIO_MMIO_STATUS, 11);
-	write_reg(d, VIRTIO_MMIO_QUEUE_SEL, 0);
-	write_reg(d, VIRTIO_MMIO_QUEUE_NUM, 16);
-	write_reg(d, VIRTIO_MMIO_QUEUE_DESC_LOW, PREPARED);
-	write_reg(d, VIRTIO_MMIO_QUEUE_AVAIL_LOW, PREPARED + 16 * 16);
-	write_reg(d, VIRTIO_MMIO_QUEUE_USED_LOW, PREPARED + 0x1000);
-	write_reg(d, VIRTIO_MMIO_QUEUE_READY, 1);
+	/* all queues are the same one */
+	for (u32 i = 0; i < d->ops->n_queues; i++) {
+		write_reg(d, VIRTIO_MMIO_QUEUE_SEL, i);
+		write_reg(d, VIRTIO_MMIO_QUEUE_NUM, 16);
+		write_reg(d, VIRTIO_MMIO_QUEUE_DESC_LOW, PREPARED);
+		write_reg(d, VIRTIO_MMIO_QUEUE_AVAIL_LOW, PREPARED + 16 * 16);
+		write_reg(d, VIRTIO_MMIO_QUEUE_USED_LOW, PREPARED + 0x1000);
+		write_reg(d, VIRTIO_MMIO_QUEUE_READY, 1);
+	}
 	write_reg(d, VIRTIO_MMIO_STATUS, 15);
 }
 
@@ -96,6 +123,59 @@ static void set_up(void)
 	if (fd < 0 || ftruncate(fd, DISK_BYTES) < 0 || mem_init(&mem, RAM_BYTES, NULL) < 0)
 		abort();
 	snprintf(disk, sizeof(disk), "/proc/self/fd/%d", fd);
+	snprintf(sock_path, sizeof(sock_path), "/tmp/hvf-fuzz-%d", (int)getpid());
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void start_net(struct irq_line irq)
+{
+	struct tap end = { .header = 12 };
+	char packet[100] = "";
+	int fds[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) < 0)
+		abort();
+	end.fd = fds[0];
+	tap = fds[1];
+	virtio_net_init(&net, &end, &mem, irq);
+	for (int i = 0; i < 3; i++)
+		(void)!write(tap, packet, sizeof(packet));
+}
+
+/* Two connect to the guest, two wait for it; what they say is heard at the first look. */
+static void start_vsock(struct irq_line irq)
+{
+	static const char *const say[N_PROGRAMS] = { "CONNECT 7\nto the guest", "CONNECT 1\n",
+						     "LISTEN 1\n", "LISTEN 7\nearly" };
+	const struct vsock_source source = { .path = sock_path, .cid = 3 };
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct err err = { 0 };
+
+	unlink(sock_path);
+	if (virtio_vsock_init(&vsock, &source, &mem, irq, &err) < 0)
+		abort();
+	strcpy(addr.sun_path, sock_path);
+	for (u32 i = 0; i < N_PROGRAMS; i++) {
+		program[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		if (connect(program[i], (struct sockaddr *)&addr, sizeof(addr)) < 0)
+			abort();
+		(void)!write(program[i], say[i], strlen(say[i]));
+	}
+}
+
+/* What a device's thread does when it is woken by something other than a kick. */
+static void look(struct virtio_dev *d)
+{
+	struct pollfd p[VIRTIO_MAX_POLL];
+	u32 n;
+
+	if (!d->ops->wait_for)
+		return;
+	n = d->ops->wait_for(d, p);
+	if (n > VIRTIO_MAX_POLL)
+		abort();
+	if (n && poll(p, n, 0) > 0)
+		d->ops->on_ready(d, p, n);
 }
 
 static void start_devices(void)
@@ -111,25 +191,34 @@ static void start_devices(void)
 	}
 	virtio_rng_init(&rng, &mem, irq);
 	virtio_console_init(&hvc, -1, &mem, irq);
-	blk_ops = blk.dev.ops;
-	rng_ops = rng.ops;
-	hvc_ops = hvc.dev.ops;
+	start_net(irq);
+	start_vsock(irq);
 	if (!virtio_console_receive(&hvc, (const u8 *)"some bytes that were typed", 26))
 		abort();
 }
 
 static struct virtio_dev *device(u8 kind)
 {
-	struct virtio_dev *const d[] = { &blk.dev, &rng, &hvc.dev, &hvc.dev };
+	return devices[(kind >> 4) % N_DEVICES];
+}
 
-	return d[kind >> 6];
+static void stop_devices(void)
+{
+	virtio_blk_deinit(&blk);
+	virtio_deinit(&rng);
+	virtio_console_deinit(&hvc);
+	virtio_net_deinit(&net);
+	virtio_vsock_deinit(&vsock);
+	close(tap);
+	for (u32 i = 0; i < N_PROGRAMS; i++)
+		close(program[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct virtio_ops ops[3];
+	static struct virtio_ops ops[N_DEVICES];
 	size_t n_ops;
 
 	if (size < 1)
@@ -137,12 +226,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	n_ops = MIN((size_t)data[0] % MAX_OPS, (size - 1) / OP_BYTES);
 	set_up();
 	start_devices();
-	for (u8 i = 0; i < 3; i++) {
-		struct virtio_dev *d = device((u8)(i << 6));
-
-		ops[i] = *d->ops;
+	for (u32 i = 0; i < N_DEVICES; i++) {
+		own_ops[i] = devices[i]->ops;
+		ops[i] = *own_ops[i];
 		ops[i].handle = check_and_handle;
-		d->ops = &ops[i];
+		devices[i]->ops = &ops[i];
 	}
 	/* queues first, then what they may point to */
 	memset(mem.base + PREPARED, 0, 0x4000);
@@ -170,11 +258,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		default:
 			memcpy(mem.base + PREPARED + place % 0x3ffc, &value, sizeof(value));
 			virtio_run_queue(d, op[1] % d->ops->n_queues);
+			look(d);
 			break;
 		}
 	}
-	virtio_blk_deinit(&blk);
-	virtio_deinit(&rng);
-	virtio_console_deinit(&hvc);
+	stop_devices();
 	return 0;
 }

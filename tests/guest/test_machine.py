@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own VMM, with kernels of a few instructions: how a guest starts, ends, and fails, each in one line."""
 
+import fcntl
 import os
 import pathlib
 import re
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
+import termios
+import time
 
 from daemon import binary, is_release
 from guest import TOP, Skip, die_with_parent, wait_for
-from small import need_kvm
+from small import Control, need_kvm
 from testlib import main
 
-PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES = range(1, 10)
+PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES = range(1, 12)
 
 
 class Bare:
@@ -65,7 +69,7 @@ def test_ways_to_end():
                                (RESETS, 0, "the guest reset itself"),
                                (OFF, 0, "the guest powered itself off")):
         with Bare(case) as g:
-            p = g.run()
+            p = g.run("--no-reboot")
             assert (p.returncode, last_line(p)) == (status, f"hvftrace-vmm: {line}"), p
             # registers only where something went wrong
             assert ("rip 0010:0000000000200000" in p.stderr) == (status == 4), p.stderr
@@ -165,6 +169,100 @@ def test_signals_and_daemon():
         q = g.run("--daemonize", "--console", "/dev/null", "--initrd", "/nonexistent")
         assert (q.returncode, last_line(q)) == \
             (1, "hvftrace-vmm: /nonexistent: No such file or directory"), q
+
+
+def test_ends_while_nobody_reads():
+    """Its output goes to a full pipe that nobody reads: it ends in time, and says what was lost."""
+    need_kvm()
+    with Bare(FLOODS) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
+        with p:
+            size = fcntl.fcntl(p.stdout, fcntl.F_GETPIPE_SZ)
+            wait_for("the pipe is full", lambda: unread(p.stdout) == size)
+            start = time.monotonic()
+            p.terminate()
+            assert p.wait(timeout=10) == 0
+            assert time.monotonic() - start < 3
+            err = p.stderr.read().decode()
+            assert err == ("hvftrace-vmm: 1 bytes of the console's output were lost\n"
+                           "hvftrace-vmm: the guest was ended by signal 15 (Terminated)\n"), err
+            assert p.stdout.read() == b"x" * size
+
+
+def test_lives():
+    """A reset brings the guest back in the same process, memory and devices as at its start; it is told."""
+    need_kvm()
+    with Bare(LIVES) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", f"{g.dir.name}/input",
+                              "--control", f"{g.dir.name}/control", "--triple-fault", "reset", "--cpus", "3",
+                              "--memory", "4G"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             preexec_fn=die_with_parent)
+        with p:
+            c = Control(f"{g.dir.name}/control")
+            keyboard = socket.socket(socket.AF_UNIX)
+            keyboard.connect(f"{g.dir.name}/input")
+            life, said = 1, []
+            os.set_blocking(p.stdout.fileno(), True)
+            for how, why in [("r", "reset itself"), ("t", "reset itself by a triple fault"),
+                             (None, "was reset by its control socket")] * 7:
+                assert p.stdout.read(1) == b"b", p.stderr.read()
+                if how == "r":
+                    keyboard.sendall(b"p")
+                    said.append(f"the guest's kernel panics (life {life})")
+                    assert c.event() == said[-1]
+                if how:
+                    keyboard.sendall(how.encode())
+                else:
+                    assert c.ask("reset") == "ok"
+                life += 1
+                said.append(f"the guest {why}: life {life}")
+                assert c.event() == said[-1]
+            assert c.ask("status") == f"ok life {life} console_lost 0"
+            assert c.ask("power").startswith("error the guest does not listen")
+            assert c.ask("what").startswith("error commands are")
+            assert p.stdout.read(1) == b"b"
+            # no file of the lives before is left open
+            files = len(os.listdir(f"/proc/{p.pid}/fd"))
+            keyboard.sendall(b"q")
+            assert p.wait(timeout=20) == 9
+            said.append("the guest ended itself with 4")
+            assert c.event() == said[-1]
+            assert p.stderr.read().decode() == "".join(f"hvftrace-vmm: {s}\n" for s in said)
+            assert files < 40, files
+
+
+def test_control_ends_it():
+    need_kvm()
+    with Bare(LOOPS) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel,
+                              "--control", f"{g.dir.name}/control"],
+                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
+        with p:
+            c = Control(f"{g.dir.name}/control")
+            more = [Control(f"{g.dir.name}/control") for _ in range(7)]
+            assert all(k.ask("status") == "ok life 1 console_lost 0" for k in more)
+            # one too many is let go; one that leaves makes room
+            assert Control(f"{g.dir.name}/control").line() == ""
+            more.pop().socket.shutdown(socket.SHUT_RDWR)
+            wait_for("there is room", lambda: room_for_one(g))
+            assert c.ask("x" * 500).startswith("error")
+            assert c.ask("end") == "ok"
+            assert p.wait(timeout=20) == 0
+            assert c.event() == "the guest was ended by its control socket"
+
+
+def room_for_one(g):
+    k = Control(f"{g.dir.name}/control")
+    try:
+        return k.ask("status").startswith("ok")
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+
+
+def unread(pipe):
+    return struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]
 
 
 def test_no_permission_for_kvm():

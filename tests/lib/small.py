@@ -72,16 +72,54 @@ def boot_line(append=""):
     return f"console=ttyS0 quiet panic=-1 reboot=k {EMULATED} {append}".strip()
 
 
+class Control:
+    """The VMM's control socket: answers, and events in the order they came."""
+
+    def __init__(self, path):
+        self.socket = socket.socket(socket.AF_UNIX)
+        wait_for("it listens", lambda: self.connect(str(path)))
+        self.socket.settimeout(20)
+        self.lines = self.socket.makefile()
+        self.events = []
+
+    def connect(self, path):
+        try:
+            self.socket.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        return True
+
+    def line(self):
+        return self.lines.readline().rstrip("\n")
+
+    def event(self):
+        if self.events:
+            return self.events.pop(0)
+        line = self.line()
+        assert line.startswith("event "), line
+        return line[6:]
+
+    def ask(self, command):
+        self.socket.sendall(command.encode() + b"\n")
+        while True:
+            line = self.line()
+            if not line.startswith("event "):
+                return line
+            self.events.append(line[6:])
+
+
 class SmallGuest:
     """
     image:   "vmlinux" (ELF) or "vmlinuz" (bzImage)
     mem:     MiB
     append:  more of the kernel command line; what comes later counts
     extra:   more arguments for hvftrace-vmm
+    reboot:  a reset brings it back; else it is its end
     """
 
-    def __init__(self, image="vmlinux", mem=64, cpus=2, append="acpi=off", extra=(), timeout=240):
-        self.image, self.mem, self.cpus, self.append, self.extra = image, mem, cpus, append, list(extra)
+    def __init__(self, image="vmlinux", mem=64, cpus=2, append="acpi=off", extra=(), timeout=240, reboot=False):
+        extra = [*extra] if reboot else [*extra, "--no-reboot"]
+        self.image, self.mem, self.cpus, self.append, self.extra = image, mem, cpus, append, extra
         self.timeout = timeout
         self.pid = self.process = self.input = self.dir = None
 
@@ -98,6 +136,7 @@ class SmallGuest:
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-small-"))
         self.console_path, self.log_path = self.dir / "console.log", self.dir / "vmm.log"
         self.socket_path = self.dir / "input"
+        self.control_path, self.vsock_path = self.dir / "control", self.dir / "vsock"
         start = time.monotonic()
         try:
             self._start(kernel / self.image, make_initrd(self.dir))
@@ -112,7 +151,8 @@ class SmallGuest:
     def _start(self, kernel, initrd):
         args = [binary("hvftrace-vmm"), "--kernel", kernel, "--initrd", initrd,
                 "--cpus", str(self.cpus), "--memory", f"{self.mem}M", "--console", self.console_path,
-                "--input", self.socket_path, "--append", boot_line(self.append)]
+                "--input", self.socket_path, "--control", self.control_path,
+                "--vsock", self.vsock_path, "--append", boot_line(self.append)]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(args + self.extra, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, start_new_session=True, preexec_fn=die_with_parent)
@@ -221,7 +261,7 @@ class RunGuest(SmallGuest):
                             timeout=self.timeout + 20, env={"XDG_RUNTIME_DIR": str(self.dir)})
         folder = self.dir / "hvftrace/guests" / self.name
         self.console_path, self.log_path = folder / "console.log", folder / "vmm.log"
-        self.socket_path = folder / "input"
+        self.socket_path, self.control_path = folder / "input", folder / "control"
         if p.returncode:
             raise GuestError(f"run: {p.stderr} {self.console()[-2000:]}")
         self.pid = int((folder / "pid").read_text())

@@ -9,12 +9,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/serial_reg.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -62,14 +66,77 @@ static void test_output_has_a_limit(void **state)
 	assert_true(fd >= 0);
 	unlink(path);
 	output_limit(1500);
-	output_write(-1, many, sizeof(many));
+	output_write(-1, many, sizeof(many), -1);
 	for (int i = 0; i < 4; i++)
-		output_write(fd, many, sizeof(many));
+		output_write(fd, many, sizeof(many), -1);
 	assert_int_equal(lseek(fd, 0, SEEK_END), 1500);
+	assert_int_equal(output_lost(), 2500);
 	output_limit(UINT64_MAX);
-	output_write(fd, many, sizeof(many));
+	output_write(fd, many, sizeof(many), -1);
 	assert_int_equal(lseek(fd, 0, SEEK_END), 2500);
 	close(fd);
+}
+
+struct blocked {
+	int fd, cancel_fd;
+	_Atomic bool done;
+};
+
+static void *write_much(void *arg)
+{
+	static const u8 much[256 << 10];
+	struct blocked *b = arg;
+
+	output_write(b->fd, much, sizeof(much), b->cancel_fd);
+	b->done = true;
+	return NULL;
+}
+
+static void end_blocked(struct blocked *b, bool by_stop)
+{
+	const u64 one = 1;
+	pthread_t t;
+
+	b->done = false;
+	assert_int_equal(pthread_create(&t, NULL, write_much, b), 0);
+	usleep(20000);
+	assert_false(b->done);
+	if (by_stop)
+		output_stop();
+	else
+		assert_int_equal(write(b->cancel_fd, &one, sizeof(one)), sizeof(one));
+	pthread_join(t, NULL);
+	output_resume();
+}
+
+/* Nobody reads: who waits is told to give up, and whoever shares the pipe or the socket's other end is not affected. */
+static void test_output_that_nobody_reads(void **state)
+{
+	struct blocked b = { .cancel_fd = eventfd(0, EFD_CLOEXEC) };
+	u64 lost = output_lost(), before;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	assert_int_equal(output_open(fds[1], &b.fd, NULL), 0);
+	assert_int_not_equal(b.fd, fds[1]);
+	assert_false(fcntl(fds[1], F_GETFL) & O_NONBLOCK);
+	end_blocked(&b, true);
+	before = output_lost();
+	assert_true(before - lost >= 128 << 10);
+	end_blocked(&b, false);
+	assert_int_equal(output_lost() - before, 256 << 10);
+	close(b.fd);
+	close(fds[0]);
+	close(fds[1]);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+	assert_int_equal(output_open(fds[1], &b.fd, NULL), 0);
+	close(b.cancel_fd);
+	b.cancel_fd = -1;
+	end_blocked(&b, true);
+	assert_false(fcntl(fds[0], F_GETFL) & O_NONBLOCK);
+	close(fds[0]);
+	close(fds[1]);
 }
 
 static void test_ram_sizes(void **state)
@@ -250,13 +317,24 @@ static void test_serial_is_found(void **state)
 	serial_deinit(&s);
 }
 
+static bool sci_line;
+
+static void set_sci(void *arg, u32 gsi, bool level)
+{
+	(void)arg;
+	assert_int_equal(gsi, ACPI_SCI);
+	sci_line = level;
+}
+
+static const struct irq_line sci = { set_sci, NULL, ACPI_SCI };
+
 struct end {
 	int calls;
-	enum guest_end how;
+	enum guest_event how;
 	u32 value;
 };
 
-static void note_end(void *arg, enum guest_end how, u32 value)
+static void note_end(void *arg, enum guest_event how, u32 value)
 {
 	struct end *e = arg;
 
@@ -285,7 +363,7 @@ static void test_legacy(void **state)
 	u8 sec;
 
 	(void)state;
-	legacy_init(&l, note_end, &end);
+	legacy_init(&l, sci, note_end, &end);
 	assert_int_equal(legacy_add(&l, &b, NULL), 0);
 	assert_int_equal(port_in(&b, I8042_COMMAND), 0);
 	port_out(&b, I8042_COMMAND, 0xd1, 1);
@@ -319,7 +397,7 @@ static void test_power_off(void **state)
 	struct legacy l;
 
 	(void)state;
-	legacy_init(&l, note_end, &end);
+	legacy_init(&l, sci, note_end, &end);
 	assert_int_equal(legacy_add(&l, &b, NULL), 0);
 	assert_int_equal(port_in(&b, ACPI_PM1_CNT), 1);
 	port_out(&b, ACPI_PM1_CNT, ACPI_SLP_S5 << 10, 2);
@@ -331,14 +409,112 @@ static void test_power_off(void **state)
 	legacy_deinit(&l);
 }
 
+static void test_power_button(void **state)
+{
+	struct bus b = { .n = 0 };
+	struct end end = { 0 };
+	struct legacy l;
+
+	(void)state;
+	sci_line = false;
+	legacy_init(&l, sci, note_end, &end);
+	assert_int_equal(legacy_add(&l, &b, NULL), 0);
+	assert_false(legacy_press_power(&l)); /* nobody listens yet */
+	assert_int_equal(port_in(&b, ACPI_PM1 + 1), 0);
+	port_out(&b, ACPI_PM1 + 2, 0x0100, 2);
+	assert_false(sci_line);
+	assert_true(legacy_press_power(&l));
+	assert_true(sci_line);
+	port_out(&b, ACPI_PM1, 0x0020, 2); /* another bit */
+	assert_true(sci_line);
+	port_out(&b, ACPI_PM1, 0x0100, 2); /* cleared by writing it */
+	assert_false(sci_line);
+	assert_true(legacy_press_power(&l));
+	port_out(&b, ACPI_PM1 + 2, 0, 2);
+	assert_false(sci_line);
+	port_out(&b, ACPI_PM1 + 2, 0x0100, 2);
+	assert_true(sci_line);
+	legacy_reset(&l);
+	assert_false(sci_line);
+	assert_false(legacy_press_power(&l));
+	assert_int_equal(end.calls, 0);
+	legacy_deinit(&l);
+}
+
+static void test_panic(void **state)
+{
+	struct bus b = { .n = 0 };
+	struct end end = { 0 };
+	struct legacy l;
+
+	(void)state;
+	legacy_init(&l, sci, note_end, &end);
+	assert_int_equal(legacy_add(&l, &b, NULL), 0);
+	assert_int_equal(port_in(&b, PVPANIC), 3);
+	port_out(&b, PVPANIC, 0xfc, 1); /* nothing that we said we know */
+	assert_int_equal(end.calls, 0);
+	port_out(&b, PVPANIC, 1, 1);
+	assert_int_equal(end.how, GUEST_PANIC);
+	port_out(&b, PVPANIC, 2, 1);
+	assert_int_equal(end.how, GUEST_CRASH_LOADED);
+	legacy_deinit(&l);
+}
+
+static void test_ram_comes_back(void **state)
+{
+	u64 places[] = { 0, 5 * PAGE_SIZE + 100, 6 * PAGE_SIZE, 3 * GIB - 1, 4 * GIB, 5 * GIB - 1 };
+	struct mem_copy copy;
+	struct guest_mem m;
+	u8 byte;
+
+	(void)state;
+	assert_int_equal(mem_init(&m, 4 * GIB, NULL), 0);
+	for (u8 i = 0; i < ARRAY_SIZE(places); i++) {
+		byte = (u8)(i + 1);
+		assert_true(mem_write(&m, gpa(places[i]), &byte, 1));
+	}
+	assert_int_equal(mem_save(&m, &copy, NULL), 0);
+	assert_int_equal(copy.len, 6 * PAGE_SIZE);
+	assert_true(copy.n_runs >= 4 && copy.n_runs <= 5); /* neighbours are one run */
+	for (u64 at = 0; at < 64 * PAGE_SIZE; at += 99)
+		assert_true(mem_write(&m, gpa(4 * GIB + at), "overwritten", 11));
+	assert_true(mem_write(&m, gpa(7 * PAGE_SIZE), "x", 1));
+	for (int i = 0; i < 2; i++) {
+		struct stat st;
+
+		assert_int_equal(mem_restore(&m, &copy, NULL), 0);
+		for (u8 k = 0; k < ARRAY_SIZE(places); k++) {
+			assert_true(mem_read(&m, gpa(places[k]), &byte, 1));
+			assert_int_equal(byte, k + 1);
+		}
+		assert_true(mem_read(&m, gpa(7 * PAGE_SIZE), &byte, 1));
+		assert_int_equal(byte, 0);
+		assert_true(mem_read(&m, gpa(4 * GIB + 99), &byte, 1));
+		assert_int_equal(byte, 0);
+		assert_int_equal(fstat(m.fd, &st), 0);
+		/* larger pages, where the host gives them */
+		assert_true(st.st_blocks * 512 <= 6 * (2 << 20));
+	}
+	mem_copy_deinit(&copy);
+	mem_deinit(&m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_ram_has_a_hole),     cmocka_unit_test(test_ram_sizes),
-		cmocka_unit_test(test_output_has_a_limit), cmocka_unit_test(test_bus),
-		cmocka_unit_test(test_serial_transmits),   cmocka_unit_test(test_serial_receives),
-		cmocka_unit_test(test_serial_is_found),    cmocka_unit_test(test_legacy),
+		cmocka_unit_test(test_ram_has_a_hole),
+		cmocka_unit_test(test_ram_sizes),
+		cmocka_unit_test(test_output_has_a_limit),
+		cmocka_unit_test(test_bus),
+		cmocka_unit_test(test_output_that_nobody_reads),
+		cmocka_unit_test(test_serial_transmits),
+		cmocka_unit_test(test_serial_receives),
+		cmocka_unit_test(test_serial_is_found),
+		cmocka_unit_test(test_legacy),
 		cmocka_unit_test(test_power_off),
+		cmocka_unit_test(test_power_button),
+		cmocka_unit_test(test_panic),
+		cmocka_unit_test(test_ram_comes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_tun.h>
+#include <linux/kvm.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -18,15 +20,17 @@
 
 #include <cmocka.h>
 
+static const struct sandbox least, most = { .reboot = true, .net = true, .vsock = true };
+
 /* Wait status of a child that is confined and then does @what. */
-static int child(void (*what)(void))
+static int child(void (*what)(void), const struct sandbox *s)
 {
 	struct err err = { 0 };
 	int status = 0;
 	pid_t pid = fork();
 
 	if (pid == 0) {
-		if (sandbox_enter(&err) < 0)
+		if (sandbox_enter(s, &err) < 0)
 			_exit(99);
 		what();
 		_exit(0);
@@ -91,7 +95,7 @@ static void other_ioctl(void)
 
 static void test_guest_goes_on(void **state)
 {
-	int status = child(guests_work);
+	int status = child(guests_work, &most);
 
 	(void)state;
 	assert_true(WIFEXITED(status));
@@ -108,10 +112,48 @@ static void test_rest_is_refused(void **state)
 	skip();
 #endif
 	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
-		int status = child(tries[i]);
+		int status = child(tries[i], &most);
 
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGSYS)
 			fail_msg("try %zu ended with status 0x%x", i, status);
+	}
+}
+
+static void shut_down_socket(void)
+{
+	(void)shutdown(0, SHUT_WR);
+}
+
+static void set_offload(void)
+{
+	(void)ioctl(0, TUNSETOFFLOAD, 0);
+}
+
+static void make_vm(void)
+{
+	(void)ioctl(0, KVM_CREATE_VM, 0);
+}
+
+/* What only some guests need, only those get. */
+static void test_each_device_its_own(void **state)
+{
+	static void (*const tries[])(void) = { make_vm, set_offload, shut_down_socket };
+	static const struct sandbox with[] = { { .reboot = true },
+					       { .net = true },
+					       { .vsock = true } };
+
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip();
+#endif
+	for (size_t i = 0; i < ARRAY_SIZE(tries); i++) {
+		int status = child(tries[i], &least);
+
+		assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+		for (size_t k = 0; k < ARRAY_SIZE(with); k++) {
+			status = child(tries[i], &with[k]);
+			assert_int_equal(WIFEXITED(status), i == k);
+		}
 	}
 }
 
@@ -120,6 +162,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_guest_goes_on),
 		cmocka_unit_test(test_rest_is_refused),
+		cmocka_unit_test(test_each_device_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

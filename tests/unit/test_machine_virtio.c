@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -381,7 +382,8 @@ static void test_disk(void **state)
 static void test_disk_is_kept(void **state)
 {
 	char path[] = "/tmp/hvf-disk-XXXXXX";
-	const struct disk_source reader = { path, true }, writer = { path, false };
+	const struct disk_source reader = { .path = path, .read_only = true },
+				 writer = { .path = path };
 	int fd = mkostemp(path, O_CLOEXEC);
 	struct virtio_blk second;
 	struct err err = { 0 };
@@ -459,6 +461,85 @@ static void test_console(void **state)
 	close(fds[1]);
 }
 
+/* A device whose request takes until it is told to give up, or until @go. */
+struct slow {
+	struct virtio_dev dev;
+	_Atomic bool inside, left;
+	bool heeds; /* the cancel */
+	int go_fd;
+};
+
+static u32 slow_handle(struct virtio_dev *d, u32 queue, const struct virtq_chain *c)
+{
+	struct slow *s = d->priv;
+	struct pollfd p[] = { { .fd = s->go_fd, .events = POLLIN },
+			      { .fd = s->heeds ? d->cancel_fd : -1, .events = POLLIN } };
+
+	(void)queue;
+	s->inside = true;
+	(void)poll(p, 2, -1);
+	assert_true(virtq_write(c, 0, "late", 4));
+	s->left = true;
+	return 4;
+}
+
+static void *reset_it(void *arg)
+{
+	struct slow *s = arg;
+
+	out(&s->dev, VIRTIO_MMIO_STATUS, 0);
+	assert_true(s->left);
+	return NULL;
+}
+
+/* After a reset the device touches the driver's memory no more: the reset waits for the request in flight. */
+static void check_reset(bool heeds)
+{
+	static const struct virtio_ops ops = {
+		.name = "slow", .id = 99, .n_queues = 1, .handle = slow_handle
+	};
+	struct slow s = { .heeds = heeds, .go_fd = eventfd(0, EFD_CLOEXEC) };
+	const u64 one = 1;
+	pthread_t t;
+
+	virtio_init(&s.dev, &ops, &s, &m, irq);
+	assert_int_equal(virtio_start(&s.dev, NULL), 0);
+	bring_up(&s.dev);
+	desc(0, BUFFER, 8, VRING_DESC_F_WRITE, 0);
+	offer(0);
+	out(&s.dev, VIRTIO_MMIO_QUEUE_NOTIFY, 0);
+	for (int i = 0; i < 5000 && !s.inside; i++)
+		usleep(1000);
+	assert_true(s.inside);
+	assert_int_equal(pthread_create(&t, NULL, reset_it, &s), 0);
+	if (!heeds) {
+		usleep(20000);
+		assert_false(s.left);
+		assert_int_equal(write(s.go_fd, &one, sizeof(one)), sizeof(one));
+	}
+	pthread_join(t, NULL);
+	assert_int_equal(get16(USED + 2), 0); /* not given back to a driver that forgot it */
+	assert_false(line);
+	/* and it works again */
+	s.inside = s.left = s.heeds = false;
+	assert_int_equal(write(s.go_fd, &one, sizeof(one)), sizeof(one));
+	bring_up(&s.dev);
+	offer(0);
+	out(&s.dev, VIRTIO_MMIO_QUEUE_NOTIFY, 0);
+	for (int i = 0; i < 5000 && get16(USED + 2) != 1; i++)
+		usleep(1000);
+	assert_int_equal(get16(USED + 2), 1);
+	virtio_deinit(&s.dev);
+	close(s.go_fd);
+}
+
+static void test_reset_in_flight(void **state)
+{
+	(void)state;
+	check_reset(true);
+	check_reset(false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -468,6 +549,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_registers, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_rng, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_console, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_reset_in_flight, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_disk_is_kept, set_up, tear_down),
 	};

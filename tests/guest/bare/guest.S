@@ -9,6 +9,8 @@
 #define DEBUG_EXIT        0xf4
 #define I8042_COMMAND     0x64
 #define PM1_CONTROL       0x604
+#define CMOS              0x70
+#define PVPANIC           0x505
 
 	.text
 	.globl _start
@@ -126,6 +128,56 @@ bad:	leave 1
 	out %al, %dx
 	jmp 1b
 2:	leave 4
+
+#elif CASE == 10 /* prints without end */
+	mov $COM1, %edx
+	mov $'x', %al
+1:	out %al, %dx
+	jmp 1b
+
+#elif CASE == 11 /* says b when its memory is new, then does what is typed: reset, triple fault, panic, quit */
+	cmpq $0, 0x300000
+	jne 9f
+	cmpb $0x55, changed(%rip) /* its own image is as it was loaded */
+	jne 9f
+	mov $CMOS, %edx
+	mov $0x40, %al
+	out %al, %dx
+	inc %edx
+	in %dx, %al
+	test %al, %al
+	jnz 9f
+	mov $0x77, %al
+	out %al, %dx
+	movq $1, 0x300000
+	movb $1, changed(%rip)
+	mov $'b', %al
+	mov $COM1, %edx
+	out %al, %dx
+1:	mov $(COM1 + 5), %edx
+	in %dx, %al
+	test $1, %al
+	jz 1b
+	mov $COM1, %edx
+	in %dx, %al
+	cmp $'p', %al
+	jne 2f
+	mov $1, %al
+	mov $PVPANIC, %edx
+	out %al, %dx
+	jmp 1b
+2:	cmp $'t', %al
+	jne 3f
+	ud2
+3:	cmp $'r', %al
+	jne 4f
+	mov $0xfe, %al
+	out %al, $I8042_COMMAND
+4:	leave 4
+9:	leave 1
+	.data
+changed: .byte 0x55
+	.text
 
 #elif CASE == 8 /* runs until it is ended */
 1:	pause

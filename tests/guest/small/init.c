@@ -6,6 +6,10 @@
  *   open N      open and close /init so many times; answers "HVF-DONE open N pid P"
  *   read PATH   print the first 4 KiB of a file, then "HVF-DONE read"
  *   write PATH TEXT
+ *   echo PORT   from now on send back what comes by TCP to PORT
+ *   vecho PORT  the same, by a vsock
+ *   vsay PORT TEXT  to the host's PORT by a vsock; prints what comes back
+ *   button      from now on switch off when the power button is pressed
  *   reset, off  end the machine
  */
 #include <stddef.h>
@@ -18,7 +22,14 @@ enum {
 	NR_DUP2 = 33,
 	NR_NANOSLEEP = 35,
 	NR_GETPID = 39,
+	NR_SOCKET = 41,
+	NR_CONNECT = 42,
+	NR_ACCEPT = 43,
+	NR_SHUTDOWN = 48,
+	NR_BIND = 49,
+	NR_LISTEN = 50,
 	NR_FORK = 57,
+	NR_EXIT = 60,
 	NR_MKDIR = 83,
 	NR_SYNC = 162,
 	NR_MOUNT = 165,
@@ -142,6 +153,107 @@ static void write_file(char *path)
 	say(n == (long)length(text) ? "HVF-DONE write\n" : "HVF-DONE write failed\n");
 }
 
+#define AF_INET     2
+#define AF_VSOCK    40
+#define SOCK_STREAM 1
+#define HOST        2
+#define ANY         0xffffffffu
+
+struct address {
+	unsigned short family;
+	unsigned short in_port; /* TCP's, big endian */
+	unsigned int in_addr_or_port; /* TCP's address, any; a vsock's port */
+	unsigned int cid; /* a vsock's */
+	unsigned int zero;
+};
+
+static struct address address(int family, unsigned long port, unsigned int cid)
+{
+	if (family == AF_VSOCK)
+		return (struct address){ AF_VSOCK, 0, (unsigned int)port, cid, 0 };
+	return (struct address){ AF_INET, (unsigned short)(port << 8 | port >> 8), 0, 0, 0 };
+}
+
+/* Until the other side has no more to say. */
+static void copy(long from, long to)
+{
+	static char buf[4096];
+	long n;
+
+	while ((n = call(NR_READ, from, (long)buf, sizeof(buf), 0)) > 0) {
+		for (long done = 0, did; done < n; done += did) {
+			did = call(NR_WRITE, to, (long)(buf + done), n - done, 0);
+			if (did <= 0)
+				return;
+		}
+	}
+}
+
+static void echo(int family, unsigned long port)
+{
+	struct address a = address(family, port, ANY);
+	long fd = call(NR_SOCKET, family, SOCK_STREAM, 0, 0);
+	long rc = call(NR_BIND, fd, (long)&a, sizeof(a), 0);
+
+	if (rc == 0)
+		rc = call(NR_LISTEN, fd, 4, 0, 0);
+	if (rc == 0 && call(NR_FORK, 0, 0, 0, 0) == 0) {
+		for (;;) {
+			long client = call(NR_ACCEPT, fd, 0, 0, 0);
+
+			copy(client, client);
+			call(NR_CLOSE, client, 0, 0, 0);
+		}
+	}
+	say(rc == 0 ? "HVF-DONE echo\n" : "HVF-DONE echo failed\n");
+}
+
+static void vsay(char *text)
+{
+	struct address a = address(AF_VSOCK, number(text), HOST);
+	long fd = call(NR_SOCKET, AF_VSOCK, SOCK_STREAM, 0, 0);
+
+	while (*text && *text++ != ' ')
+		;
+	if (call(NR_CONNECT, fd, (long)&a, sizeof(a), 0) != 0) {
+		say("HVF-DONE vsay failed\n");
+	} else {
+		call(NR_WRITE, fd, (long)text, (long)length(text), 0);
+		call(NR_SHUTDOWN, fd, 1, 0, 0);
+		copy(fd, 1);
+		say("\nHVF-DONE vsay\n");
+	}
+	call(NR_CLOSE, fd, 0, 0, 0);
+}
+
+static void off(void)
+{
+	call(NR_SYNC, 0, 0, 0, 0);
+	call(NR_REBOOT, 0xfee1dead, 672274793, 0x4321fedc, 0);
+}
+
+/* As a session manager does: the button is a key. */
+static void button(void)
+{
+	struct {
+		long time[2];
+		unsigned short type, code;
+		int value;
+	} e;
+	long fd = call(NR_OPEN, (long)"/dev/input/event0", O_RDONLY, 0, 0);
+
+	if (fd >= 0 && call(NR_FORK, 0, 0, 0, 0) == 0) {
+		while (call(NR_READ, fd, (long)&e, sizeof(e), 0) == sizeof(e)) {
+			if (e.type == 1 && e.code == 116 && e.value == 1) {
+				say("HVF-BUTTON\n");
+				off();
+			}
+		}
+		call(NR_EXIT, 1, 0, 0, 0);
+	}
+	say(fd >= 0 ? "HVF-DONE button\n" : "HVF-DONE button failed\n");
+}
+
 static void obey(char *line)
 {
 	char *arg;
@@ -159,10 +271,18 @@ static void obey(char *line)
 		print_file(arg);
 	} else if ((arg = after(line, "write"))) {
 		write_file(arg);
+	} else if ((arg = after(line, "echo"))) {
+		echo(AF_INET, number(arg));
+	} else if ((arg = after(line, "vecho"))) {
+		echo(AF_VSOCK, number(arg));
+	} else if ((arg = after(line, "vsay"))) {
+		vsay(arg);
+	} else if (after(line, "button")) {
+		button();
 	} else if (after(line, "reset")) {
 		call(NR_REBOOT, 0xfee1dead, 672274793, 0x01234567, 0);
 	} else if (after(line, "off")) {
-		call(NR_REBOOT, 0xfee1dead, 672274793, 0x4321fedc, 0);
+		off();
 	} else {
 		say("HVF-DONE what?\n");
 	}

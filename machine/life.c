@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Lives of a guest: vCPUs go out, and in again, into a guest that is reset. See machine.h.
+ *
+ * A reset makes the VM anew, so that nothing of the life before is left in KVM: no register, no clock page
+ * that it writes to, no pending interrupt. What is kept is the process, the memory's file and the devices'
+ * files; memory is cleared, and gets what was in it before the first instruction.
+ */
+#include "machine/machine.h"
+#include "machine/output.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* Those that run are told, each once. With go_lock. */
+static void get_out(struct machine *m)
+{
+	__atomic_store_n(&m->leave, true, __ATOMIC_SEQ_CST);
+	for (u32 i = 0; i < m->n_vcpus; i++) {
+		if (m->vcpu[i].started && m->vcpu[i].run)
+			vcpu_kick(&m->vcpu[i]);
+	}
+}
+
+void machine_reset(struct machine *m, const char *why)
+{
+	if (m->no_reboot) {
+		machine_end(m, EXIT_GUEST_ENDED, "the guest %s", why);
+		return;
+	}
+	pthread_mutex_lock(&m->go_lock);
+	if (!m->reset_wanted && !m->stopping && m->going) {
+		snprintf(m->reset_why, sizeof(m->reset_why), "%s", why);
+		m->reset_wanted = true;
+		/* one may wait for whoever reads the console: what it was at is lost, and counted */
+		output_stop();
+		get_out(m);
+	}
+	pthread_mutex_unlock(&m->go_lock);
+}
+
+u32 machine_life(struct machine *m)
+{
+	u32 life;
+
+	pthread_mutex_lock(&m->go_lock);
+	life = m->life;
+	pthread_mutex_unlock(&m->go_lock);
+	return life;
+}
+
+static int make_anew(struct machine *m, struct err *err)
+{
+	int rc;
+
+	devices_reset(m);
+	for (u32 i = 0; i < m->n_vcpus; i++)
+		vcpu_close(&m->vcpu[i]);
+	close(m->vm);
+	m->vm = -1;
+	rc = mem_restore(&m->mem, &m->start, err);
+	if (!rc)
+		rc = kvm_create_vm(m, err);
+	return rc ? rc : machine_add_vcpus(m, err);
+}
+
+/* A guest that resets itself without end must not fill a log: the first ones, then each power of two. */
+static bool worth_telling(u32 life)
+{
+	return life < 100 || (life & (life - 1)) == 0;
+}
+
+/* All vCPUs are out. With go_lock. */
+static void next_life(struct machine *m)
+{
+	struct err err = { 0 };
+
+	if (make_anew(m, &err) < 0) {
+		machine_end(m, EXIT_GUEST_FAILED, "the guest %s and cannot come back: %s",
+			    m->reset_why, err.msg);
+		return;
+	}
+	output_resume();
+	m->life++;
+	m->reset_wanted = false;
+	for (u32 i = 0; i < m->n_vcpus; i++)
+		m->vcpu[i].done = false;
+	__atomic_store_n(&m->leave, false, __ATOMIC_SEQ_CST);
+	if (worth_telling(m->life))
+		machine_tell(m, "the guest %s: life %u", m->reset_why, m->life);
+	pthread_cond_broadcast(&m->go);
+}
+
+bool life_wait(struct vcpu *v)
+{
+	struct machine *m = v->m;
+	bool go_on;
+
+	pthread_mutex_lock(&m->go_lock);
+	m->n_out++;
+	pthread_cond_broadcast(&m->all_out);
+	while (!m->stopping && (!m->going || m->reset_wanted || v->done)) {
+		if (v->id == 0 && m->reset_wanted && m->n_out == m->n_vcpus)
+			next_life(m);
+		else
+			pthread_cond_wait(v->id == 0 ? &m->all_out : &m->go, &m->go_lock);
+	}
+	m->n_out--;
+	go_on = !m->stopping;
+	pthread_mutex_unlock(&m->go_lock);
+	return go_on;
+}
+
+void life_stop(struct machine *m)
+{
+	pthread_mutex_lock(&m->go_lock);
+	m->stopping = true;
+	output_stop(); /* those that wait for whoever reads the console */
+	get_out(m);
+	pthread_cond_broadcast(&m->go);
+	pthread_cond_broadcast(&m->all_out);
+	pthread_mutex_unlock(&m->go_lock);
+	for (u32 i = 0; i < m->n_vcpus; i++) {
+		if (m->vcpu[i].started)
+			pthread_join(m->vcpu[i].thread, NULL);
+		m->vcpu[i].started = false;
+	}
+}
