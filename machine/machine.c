@@ -176,6 +176,8 @@ static int set_up(struct machine *m, const struct machine_config *c, struct err 
 	if (!rc)
 		rc = mem_init(&m->mem, c->memory_bytes, err);
 	if (!rc)
+		rc = spare_init(&m->spare, MEM_HOLE_END + mem_high_bytes(&m->mem), err);
+	if (!rc)
 		rc = add_devices(m, c, err);
 	if (!rc)
 		rc = load(m, c, &entry, err);
@@ -192,7 +194,7 @@ int machine_create(const struct machine_config *c, struct machine **ret, struct 
 
 	if (!m)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
-	m->kvm = m->vm = m->mem.fd = -1;
+	m->kvm = m->vm = m->mem.fd = m->spare.fd = -1;
 	m->emulated = c->emulated;
 	pthread_mutex_init(&m->end_lock, NULL);
 	pthread_mutex_init(&m->go_lock, NULL);
@@ -289,6 +291,7 @@ void machine_destroy(struct machine *m)
 	if (m->end_fd >= 0)
 		close(m->end_fd);
 	mem_deinit(&m->mem);
+	spare_deinit(&m->spare);
 	serial_deinit(&m->serial);
 	legacy_deinit(&m->legacy);
 	pthread_cond_destroy(&m->go);

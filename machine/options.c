@@ -26,6 +26,7 @@ static const char help[] =
 	"  --input -|PATH   what it receives: standard input, or from clients of a new unix socket\n"
 	"  --pidfile FILE   holds our pid while the guest runs, then nothing\n"
 	"  --daemonize      return once the guest runs\n"
+	"  --wait           stop (SIGSTOP) before the guest's first instruction; SIGCONT starts it\n"
 	"  --version, --help\n"
 	"\n"
 	"Exit status: 0 the guest ended, 1 it could not be started, 2 usage, 4 it failed;\n"
@@ -113,6 +114,9 @@ static int take_option(int opt, struct options *o)
 	case 'd':
 		o->daemonize = true;
 		return -1;
+	case 'w':
+		o->wait = true;
+		return -1;
 	case 'V':
 		puts("hvftrace-vmm " HVF_VERSION);
 		return 0;
@@ -139,6 +143,7 @@ int options_parse(int argc, char **argv, struct options *ret)
 		{ "input", required_argument, NULL, 'I' },
 		{ "pidfile", required_argument, NULL, 'p' },
 		{ "daemonize", no_argument, NULL, 'd' },
+		{ "wait", no_argument, NULL, 'w' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },

@@ -15,6 +15,7 @@ struct options {
 	u32 cpus;
 	u64 memory_bytes;
 	bool daemonize;
+	bool wait; /* stop before the guest's first instruction, until SIGCONT */
 };
 
 /**
