@@ -18,6 +18,7 @@
 #define BODY_MIN_BUFFER    1024u
 #define BODY_MAX_BUFFER    8388608u
 #define BODY_MAX_DEPTH     65535u
+#define BODY_MAX_BOOT      (3600 * NSEC_PER_SEC)
 #define BODY_MAX_THRESHOLD (3600 * NSEC_PER_SEC)
 
 /* POST /v1/guests. Strings live in @doc. */
@@ -25,6 +26,7 @@ struct body_guest {
 	json_t *doc;
 	const char *target;
 	const char *name; /* NULL when not given */
+	u64 boot_ns; /* start it and hold it; 0 when not given */
 };
 
 /* POST /v1/guests/{g}/traces. Strings live in @doc. */

@@ -139,5 +139,6 @@ int cli_report(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
+int cli_doctor(struct cli *c, int argc, char **argv);
 
 #endif

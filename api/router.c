@@ -22,6 +22,8 @@ static const struct route routes[] = {
 	{ "POST", "/v1/guests", res_guests_create, ROUTE_BODY, { NULL } },
 	{ "GET", "/v1/guests/{g}", res_guests_get, 0, { NULL } },
 	{ "DELETE", "/v1/guests/{g}", res_guests_delete, 0, { "force" } },
+	{ "GET", "/v1/guests/{g}/facts", res_guests_facts, 0, { NULL } },
+	{ "POST", "/v1/guests/{g}/release", res_guests_release, 0, { NULL } },
 	{ "GET",
 	  FUNCTIONS,
 	  res_functions_list,

@@ -34,7 +34,7 @@ class Paths(DaemonCase):
         self.assertEqual(self.d.request("GET", "/openapi.yaml").text.decode(), TEXT)
 
     def test_same_paths_and_methods(self):
-        self.assertEqual(len(paths()), 14)
+        self.assertEqual(len(paths()), 16)
         for path, methods in paths().items():
             r = self.d.request("BREW", path.replace("{g}", "x").replace("{t}", "t1"))
             self.problem(r, 405, "method_not_allowed")
