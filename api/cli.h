@@ -123,6 +123,9 @@ bool cli_profile_key(const char *key);
 /** cli_profile_file - show a recording function by function, the largest @sort first */
 int cli_profile_file(struct cli *c, const char *path, const char *sort);
 
+/** cli_file_functions - call sites of a vmlinux, a .ko or an object. Return: exit status. */
+int cli_file_functions(struct cli *c, const char *path, char *const *globs);
+
 /** cli_syscalls_summary - a recording of system calls as strace -c */
 int cli_syscalls_summary(struct cli *c, const char *path);
 

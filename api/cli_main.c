@@ -69,8 +69,10 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace attach qemu:/run/vm/web1.qmp --name web1\n",
 	  cli_attach },
 	{ "info", "G", "what is known about a guest", "", cli_info },
-	{ "functions", "G [GLOB]...", "functions that can be traced",
+	{ "functions", "G|FILE [GLOB]...",
+	  "functions that can be traced, of a guest or of a kernel file",
 	  "  GLOB            only what it matches, as -l of trace: also :mod:NAME\n"
+	  "  FILE            a vmlinux, a module or an object; needs no daemon\n"
 	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*' :mod:virtio_net\n",
 	  cli_functions },
 	{ "modules", "G", "modules loaded in a guest", "", cli_modules },
