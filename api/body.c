@@ -127,9 +127,28 @@ bool body_is_empty(const char *data, size_t len)
 	return empty;
 }
 
+/* Member @key, @min to @max; *@ret stays when it is not given or refused. */
+static void take_number(json_t *doc, const char *key, u64 min, u64 max, u64 *ret, struct problem *p)
+{
+	json_t *v = json_object_get(doc, key);
+	json_int_t n = json_integer_value(v);
+	char pointer[96];
+
+	if (!v)
+		return;
+	pointer_to(key, pointer);
+	if (!json_is_integer(v))
+		problem_add(p, pointer, "must be an integer");
+	else if (n < (json_int_t)min || n > (json_int_t)max)
+		problem_add(p, pointer, "must be %llu to %llu", (unsigned long long)min,
+			    (unsigned long long)max);
+	else
+		*ret = (u64)n;
+}
+
 int body_guest_parse(const char *data, size_t len, struct body_guest *ret, struct problem *p)
 {
-	static const char *const known[] = { "target", "name", NULL };
+	static const char *const known[] = { "target", "name", "boot_timeout_ns", NULL };
 	struct body_guest b = { 0 };
 	json_t *v;
 	int r;
@@ -150,6 +169,7 @@ int body_guest_parse(const char *data, size_t len, struct body_guest *ret, struc
 		problem_add(
 			p, "/name",
 			"must have only letters, digits, '.', '_', '-', and start with none of '.-'");
+	take_number(b.doc, "boot_timeout_ns", NSEC_PER_SEC, BODY_MAX_BOOT, &b.boot_ns, p);
 	if (p->n_errors) {
 		body_guest_deinit(&b);
 		return -EINVAL;
@@ -229,25 +249,6 @@ static int take_pids(json_t *doc, struct body_trace *b, struct problem *p)
 	}
 	b->n_pids = json_array_size(v);
 	return 0;
-}
-
-/* Member @key, @min to @max; *@ret stays when it is not given or refused. */
-static void take_number(json_t *doc, const char *key, u64 min, u64 max, u64 *ret, struct problem *p)
-{
-	json_t *v = json_object_get(doc, key);
-	json_int_t n = json_integer_value(v);
-	char pointer[96];
-
-	if (!v)
-		return;
-	pointer_to(key, pointer);
-	if (!json_is_integer(v))
-		problem_add(p, pointer, "must be an integer");
-	else if (n < (json_int_t)min || n > (json_int_t)max)
-		problem_add(p, pointer, "must be %llu to %llu", (unsigned long long)min,
-			    (unsigned long long)max);
-	else
-		*ret = (u64)n;
 }
 
 /* As take_number(). */

@@ -23,6 +23,7 @@
 #define BODY_MAX_PATH      4095u
 #define BODY_MIN_STRING    8u
 #define BODY_MAX_STRING    4096u
+#define BODY_MAX_BOOT      (3600 * NSEC_PER_SEC)
 #define BODY_MAX_THRESHOLD (3600 * NSEC_PER_SEC)
 
 /* POST /v1/guests. Strings live in @doc. */
@@ -30,6 +31,7 @@ struct body_guest {
 	json_t *doc;
 	const char *target;
 	const char *name; /* NULL when not given */
+	u64 boot_ns; /* start it and hold it; 0 when not given */
 };
 
 /* POST /v1/guests/{g}/traces. Strings live in @doc. */

@@ -128,6 +128,9 @@ bool cli_profile_key(const char *key);
 /** cli_profile_file - show a recording function by function, the largest @sort first */
 int cli_profile_file(struct cli *c, const char *path, const char *sort);
 
+/** cli_file_functions - call sites of a vmlinux, a .ko or an object. Return: exit status. */
+int cli_file_functions(struct cli *c, const char *path, char *const *globs);
+
 /** cli_syscalls_summary - a recording of system calls as strace -c */
 int cli_syscalls_summary(struct cli *c, const char *path);
 
@@ -149,5 +152,6 @@ int cli_completion(struct cli *c, int argc, char **argv);
 int cli_events(struct cli *c, int argc, char **argv);
 int cli_mark(struct cli *c, int argc, char **argv);
 int cli_token(struct cli *c, int argc, char **argv);
+int cli_doctor(struct cli *c, int argc, char **argv);
 
 #endif

@@ -10,6 +10,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *text(const json_t *doc, const char *key)
 {
@@ -388,6 +389,9 @@ int cli_functions(struct cli *c, int argc, char **argv)
 		return status;
 	if (optind == argc)
 		return cli_usage(argv[0], "which guest?");
+	/* a guest's name has no slash, and a file beside us is meant when there is one */
+	if (strchr(argv[optind], '/') || access(argv[optind], F_OK) == 0)
+		return cli_file_functions(c, argv[optind], argv + optind + 1);
 	do {
 		path = functions_path(argv[optind], argv + optind + 1,
 				      json_string_value(json_object_get(doc, "next_cursor")));

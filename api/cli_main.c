@@ -41,6 +41,11 @@ static const struct cli_verb verbs[] = {
 	  "Guests that are attached, and libvirt's domains and other QEMU processes with whether they\n"
 	  "can be, and why not.\n",
 	  cli_ls },
+	{ "doctor", "[G|TARGET]", "what works on this host, and on a guest, and why not",
+	  "Looks at KVM, QEMU, libvirt, permissions and the daemon, and with a guest, attached or not, at its\n"
+	  "kernel: options, call sites, types, tracers. Changes nothing in it. Exit status 1: the guest\n"
+	  "cannot be traced.\n",
+	  cli_doctor },
 	{ "run", "--kernel K [OPTION]...", "start a guest, and attach it",
 	  "  --kernel FILE   bzImage of the guest, or vmlinux for KVM\n"
 	  "  --initrd FILE   --append TEXT   (console=ttyS0 is added unless there is a console=)\n"
@@ -53,7 +58,12 @@ static const struct cli_verb verbs[] = {
 	  "  --accel WHAT    kvm (our own VMM), tcg (QEMU), or auto: KVM if it runs kernel code at speed\n"
 	  "  --name G        how to call it\n"
 	  "  --timeout T     how long the kernel may take to come up; default 120s\n"
-	  "  --keep          leave the guest running when this is interrupted before it is attached\n",
+	  "  --keep          leave the guest running when this is interrupted before it is attached\n"
+	  "  --trace-from-boot   hold the guest before its first initcall, trace it from there on; with the\n"
+	  "                  options of trace, or with -o FILE of record; KVM only\n"
+	  "\n  hvftrace run --kernel vmlinux --accel kvm --trace-from-boot -p function_graph "
+	  "-l do_one_initcall --args --retval -o boot.hvft\n"
+	  "  hvftrace report boot.hvft --format initcalls\n",
 	  cli_run },
 	{ "attach", "TARGET [--name G]", "attach a running guest",
 	  "  TARGET          libvirt:URI/DOMAIN, qemu:QMP-SOCKET or pid:VMM-PID; DOMAIN is a name or\n"
@@ -63,8 +73,10 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace attach qemu:/run/vm/web1.qmp --name web1\n",
 	  cli_attach },
 	{ "info", "G", "what is known about a guest", "", cli_info },
-	{ "functions", "G [GLOB]...", "functions that can be traced",
+	{ "functions", "G|FILE [GLOB]...",
+	  "functions that can be traced, of a guest or of a kernel file",
 	  "  GLOB            only what it matches, as -l of trace: also :mod:NAME\n"
+	  "  FILE            a vmlinux, a module or an object; needs no daemon\n"
 	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*' :mod:virtio_net\n",
 	  cli_functions },
 	{ "modules", "G", "modules loaded in a guest", "", cli_modules },
@@ -105,11 +117,11 @@ static const struct cli_verb verbs[] = {
 	  "  hvftrace syscalls web1 -l execve --format ocsf --duration 1h -o execs.json\n"
 	  "  hvftrace record web1 -p syscalls -l %network --duration 1m -o net.hvft\n",
 	  cli_syscalls },
-	{ "report", "FILE [--format text|json|folded|falco|ocsf] [-O NAME]...",
+	{ "report", "FILE [--format text|json|folded|initcalls|falco|ocsf] [-O NAME]...",
 	  "show a recording; needs no daemon",
 	  "  --format WHAT   text (ftrace's layout, strace's of system calls; default), json (a line\n"
-	  "                  each), folded: time by stack, for flame graphs; falco, ocsf: of system\n"
-	  "                  calls\n" LAYOUT_OPTION,
+	  "                  each), folded: time by stack, for flame graphs; initcalls: of a guest traced\n"
+	  "                  from boot, as the kernel's initcall_debug; falco, ocsf: of system calls\n" LAYOUT_OPTION,
 	  cli_report },
 	{ "export", "FILE|TRACE -f FORMAT [-o OUT]",
 	  "a recording or a trace in another tool's format",

@@ -4,6 +4,7 @@
 
 #include "api/cli_names.h"
 #include "base/cleanup.h"
+#include "tracers/output.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -207,8 +208,7 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 	}
 }
 
-/* One option. Return: as trace_args_parse(). */
-static int take_option(struct cli *c, const char *verb, int opt, struct trace_args *a)
+int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args *a)
 {
 	int r = take_request_option(verb, opt, a);
 
@@ -257,8 +257,7 @@ static int take_option(struct cli *c, const char *verb, int opt, struct trace_ar
 	}
 }
 
-/* Do the options go together? */
-static int check(const char *verb, const struct trace_args *a)
+int trace_args_check(const char *verb, const struct trace_args *a)
 {
 	const char *tracer = json_string_value(json_object_get(a->body, "tracer"));
 
@@ -287,7 +286,7 @@ int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 	int opt, r;
 
 	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
-		r = take_option(c, argv[0], opt, a);
+		r = trace_args_take(c, argv[0], opt, a);
 		if (r != -1)
 			return r;
 	}
@@ -297,7 +296,7 @@ int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 		return cli_usage(argv[0], "what is \"%s\"? Functions are given with -l",
 				 argv[optind + 1]);
 	a->guest = argv[optind];
-	return check(argv[0], a);
+	return trace_args_check(argv[0], a);
 }
 
 int cli_layout_option(const char *verb, const char *name, struct out_layout_opts *opts,

@@ -6,8 +6,11 @@
 #include "api/cli.h"
 #include "tracers/output.h"
 #include "tracers/rec_store.h"
+#include "base/buf.h"
 
 #include <getopt.h>
+
+struct out_layout_opts;
 
 struct trace_args {
 	const char *guest;
@@ -16,6 +19,7 @@ struct trace_args {
 	const char *output; /* FILE, or NULL */
 	const char *sort; /* of profile */
 	u64 duration_ns;
+	bool release; /* the guest is held: let it go once the trace runs */
 	struct buf layout; /* -O: names with commas between */
 	bool store; /* of record: a file is one of blocks */
 	struct rec_store_opts limits;
@@ -81,6 +85,12 @@ void trace_args_deinit(struct trace_args *a);
 int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 		     const struct option *longs, struct trace_args *a);
 
+/** trace_args_take - one option that getopt_long() found. Return: as trace_args_parse(). */
+int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args *a);
+
+/** trace_args_check - do the options go together? Return: as trace_args_parse(). */
+int trace_args_check(const char *verb, const struct trace_args *a);
+
 /**
  * cli_layout_option - -O NAME of a text layout
  * @opts: the option is turned on here
@@ -90,6 +100,9 @@ int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
  */
 int cli_layout_option(const char *verb, const char *name, struct out_layout_opts *opts,
 		      struct buf *names);
+
+/** cli_trace_args - as the verbs trace and, with @a->output, record. Return: exit status. */
+int cli_trace_args(struct cli *c, const struct trace_args *a);
 
 /** trace_args_blame - say in a refusal where the glob that matches nothing came from */
 void trace_args_blame(const struct trace_args *a, const struct cli_reply *refusal);

@@ -9,29 +9,54 @@
 
 #define PROGRAM "hvftrace-vmm"
 
-/* $HVFTRACE_VMM, or beside this program, or where $PATH leads. */
-static void add_program(struct vmm_args *a)
+/* Where $PATH leads; false: nowhere. */
+static bool in_path(char *path, size_t cap)
+{
+	const char *list = getenv("PATH");
+
+	while (list && *list) {
+		size_t n = strcspn(list, ":");
+
+		snprintf(path, cap, "%.*s/" PROGRAM, (int)n, list);
+		if (n && access(path, X_OK) == 0)
+			return true;
+		list += n + (list[n] == ':');
+	}
+	return false;
+}
+
+bool vmm_own_path(char *path, size_t cap)
 {
 	const char *given = getenv("HVFTRACE_VMM");
-	char self[PATH_MAX], path[PATH_MAX + sizeof(PROGRAM)];
+	char self[PATH_MAX];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	char *slash;
 
 	if (given && *given) {
-		vmm_arg(a, "%s", given);
-		return;
+		snprintf(path, cap, "%s", given);
+		return access(path, X_OK) == 0;
 	}
 	self[MAX(n, 0)] = 0;
 	slash = strrchr(self, '/');
 	if (slash) {
 		slash[1] = 0;
-		snprintf(path, sizeof(path), "%s" PROGRAM, self);
-		if (access(path, X_OK) == 0) {
-			vmm_arg(a, "%s", path);
-			return;
-		}
+		snprintf(path, cap, "%s" PROGRAM, self);
+		if (access(path, X_OK) == 0)
+			return true;
 	}
-	vmm_arg(a, PROGRAM);
+	return in_path(path, cap);
+}
+
+static void add_program(struct vmm_args *a)
+{
+	const char *given = getenv("HVFTRACE_VMM");
+	char path[PATH_MAX + sizeof(PROGRAM)];
+
+	/* one that was given is started whatever it is, and a failure is told */
+	if (vmm_own_path(path, sizeof(path)) || (given && *given))
+		vmm_arg(a, "%s", path);
+	else
+		vmm_arg(a, PROGRAM);
 }
 
 static void own_args(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm)
@@ -71,6 +96,8 @@ static void own_args(struct vmm_args *a, const struct guest_opts *o, const struc
 	vmm_arg(a, "--pidfile");
 	vmm_arg(a, "%s", vm->pidfile);
 	vmm_arg(a, "--daemonize");
+	if (o->wait)
+		vmm_arg(a, "--wait");
 }
 
 const struct vmm_kind vmm_own = {

@@ -3,6 +3,7 @@
 #include "api/cli_options.h"
 
 #include "base/err.h"
+#include "tracers/out_initcalls.h"
 #include "tracers/output.h"
 #include "tracers/profile.h"
 #include "tracers/sys_out.h"
@@ -20,6 +21,8 @@ struct report {
 	u64 first_ns; /* time of the first record; 0: none yet */
 	bool summary;
 	bool json, folded;
+	bool initcalls;
+	struct out_initcalls *init; /* if so */
 	struct out_layout_opts opts;
 	struct profile *profile; /* of folded stacks */
 	struct buf out;
@@ -86,6 +89,16 @@ static bool fold(struct report *r, enum rec_kind kind, const struct trace_record
 	return true;
 }
 
+/* Nothing was lost that we know of, or it is said. */
+static void put_initcall(struct report *r, enum rec_kind kind, const struct trace_record *rec,
+			 const struct output_names *names)
+{
+	if (kind == REC_RECORD)
+		out_initcalls_record(r->init, &r->out, rec, names);
+	else if (kind == REC_LOST)
+		buf_addf(&r->out, "[LOST %llu EVENTS]\n", (unsigned long long)rec->seq);
+}
+
 static void put(struct report *r, enum rec_kind kind, const struct trace_record *rec,
 		const struct output_names *names)
 {
@@ -141,9 +154,13 @@ static int make_layout(struct report *r, const char *path)
 		return cli_fail("%s is no recording of system calls", path);
 	if (out_layout_create(&r->meta, &r->layout, &err) < 0)
 		return fail(path, &err);
-	if (r->folded && strcmp(r->meta.tracer, "function_graph") != 0)
-		return cli_fail("%s has no stacks: it was not recorded with -p function_graph",
-				path);
+	if ((r->folded || r->initcalls) && strcmp(r->meta.tracer, "function_graph") != 0)
+		return cli_fail("%s has no %s: it was not recorded with -p function_graph", path,
+				r->folded ? "stacks" : "durations");
+	if (r->initcalls) {
+		r->init = out_initcalls_create();
+		return r->init ? CLI_OK : cli_fail("out of memory");
+	}
 	out_layout_set(r->layout, &r->opts);
 	if (!r->json && !r->folded)
 		out_layout_head(r->layout, &r->out, &r->meta);
@@ -169,6 +186,8 @@ static int print(struct report *r, const char *path)
 			return fail(path, &err);
 		if (r->calls)
 			put_call(r, kind, &rec, &names);
+		else if (r->init)
+			put_initcall(r, kind, &rec, &names);
 		else if (!r->folded)
 			put(r, kind, &rec, &names);
 		else if (!fold(r, kind, &rec, &names))
@@ -177,6 +196,10 @@ static int print(struct report *r, const char *path)
 			return cli_fail("out of memory");
 	} while (kind != REC_END && kind != REC_CUT && flush(r, FLUSH_BYTES));
 	flush(r, 1);
+	if (r->init && !out_initcalls_count(r->init))
+		return cli_fail("%s has no initcalls: record them with --trace-from-boot -p "
+				"function_graph -l do_one_initcall --args --retval",
+				path);
 	return cli_flush(CLI_OK);
 }
 
@@ -193,7 +216,8 @@ static bool set_format(struct report *r, const char *name)
 			return true;
 		}
 	}
-	return r->folded;
+	r->initcalls = strcmp(name, "initcalls") == 0;
+	return r->folded || r->initcalls;
 }
 
 static void report_deinit(struct report *r)
@@ -202,6 +226,7 @@ static void report_deinit(struct report *r)
 	out_layout_destroy(r->layout);
 	sys_out_destroy(r->calls);
 	profile_destroy(r->profile);
+	out_initcalls_destroy(r->init);
 	buf_deinit(&r->out);
 }
 
@@ -229,8 +254,8 @@ int cli_report(struct cli *c, int argc, char **argv)
 		if (opt == 'f') {
 			if (!set_format(&r, optarg))
 				return cli_usage(argv[0],
-						 "--format takes text, json, folded, falco or "
-						 "ocsf, not \"%s\"",
+						 "--format takes text, json, folded, initcalls, "
+						 "falco or ocsf, not \"%s\"",
 						 optarg);
 		} else if (opt == 'O') {
 			status = cli_layout_option(argv[0], optarg, &r.opts, NULL);
@@ -242,7 +267,7 @@ int cli_report(struct cli *c, int argc, char **argv)
 	}
 	if (argc - optind != 1)
 		return cli_usage(argv[0], argc == optind ? "which file?" : "only one file");
-	if (c->json && !r.folded && r.calls_format == SYS_TEXT)
+	if (c->json && !r.folded && !r.initcalls && r.calls_format == SYS_TEXT)
 		set_format(&r, "json");
 	r.profile = profile_create();
 	if (!r.profile)

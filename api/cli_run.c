@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verb run: start a guest, wait until its kernel is up, attach it. */
 #include "api/cli.h"
+#include "api/cli_options.h"
 #include "api/cli_vmm.h"
 #include "api/names.h"
 #include "base/cleanup.h"
@@ -18,6 +19,11 @@
 #define MAX_CPUS   512u
 #define MIN_MEMORY (32ull << 20)
 #define RETRY_MS   200
+
+enum {
+	OPT_FROM_BOOT = 512, /* above those of cli_options.h */
+	OPT_NAME,
+};
 
 /* Set by signals; the second one does not wait for anything. */
 static volatile sig_atomic_t interrupted;
@@ -57,6 +63,9 @@ struct run_args {
 	const char *accel;
 	u64 timeout_ns;
 	bool keep;
+	bool from_boot; /* --trace-from-boot */
+	bool traces; /* options of a trace were given */
+	struct trace_args trace;
 	char name[NAME_MAX_BYTES + 1];
 };
 
@@ -138,7 +147,10 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 			return cli_usage(verb, "--accel takes auto, kvm or tcg, not \"%s\"",
 					 optarg);
 		return -1;
-	case 'n':
+	case OPT_FROM_BOOT:
+		a->from_boot = true;
+		return -1;
+	case OPT_NAME:
 		if (!name_valid(optarg))
 			return cli_usage(verb,
 					 "--name takes 1 to %d letters, digits, '.', '_', '-'",
@@ -152,8 +164,9 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 	case 'm':
 	case 't':
 		return take_number(verb, opt, a);
-	default:
-		return cli_common_option(c, verb, opt, optarg);
+	default: /* of trace and record, or common to all */
+		a->traces = a->traces || (opt != 's' && opt != 'J' && opt != 'h' && opt != '?');
+		return trace_args_take(c, verb, opt, &a->trace);
 	}
 }
 
@@ -188,15 +201,18 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 		{ "vsock", required_argument, NULL, 'S' },
 		{ "no-reboot", no_argument, NULL, 'B' },
 		{ "accel", required_argument, NULL, 'A' },
-		{ "name", required_argument, NULL, 'n' },
+		{ "name", required_argument, NULL, OPT_NAME },
+		{ "trace-from-boot", no_argument, NULL, OPT_FROM_BOOT },
 		{ "timeout", required_argument, NULL, 't' },
 		{ "keep", no_argument, NULL, 'K' },
-		CLI_COMMON_LONG,
+		{ "format", required_argument, NULL, OPT_FORMAT },
+		{ "output", required_argument, NULL, 'o' },
+		TRACE_LONG,
 		{ NULL, 0, NULL, 0 },
 	};
 	int opt, r;
 
-	while ((opt = getopt_long(argc, argv, CLI_COMMON_SHORT, longs, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "p:o:O:" TRACE_SHORT, longs, NULL)) != -1) {
 		r = take_option(c, argv[0], opt, a);
 		if (r != -1)
 			return r;
@@ -205,6 +221,13 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 		return cli_usage(argv[0], "what is \"%s\"?", argv[optind]);
 	if (!a->guest.kernel)
 		return cli_usage(argv[0], "--kernel is needed");
+	if (a->traces && !a->from_boot)
+		return cli_usage(argv[0], "options of a trace go with --trace-from-boot");
+	if (a->from_boot && strcmp(a->accel, "tcg") == 0)
+		return cli_usage(argv[0], "--trace-from-boot needs --accel kvm: our own VMM");
+	r = trace_args_check(argv[0], &a->trace);
+	if (r != -1)
+		return r;
 	if (!a->name[0])
 		snprintf(a->name, sizeof(a->name), "guest-%d", (int)getpid());
 	a->guest.name = a->name;
@@ -339,9 +362,12 @@ static int attach(struct cli *c, const struct run_args *a, const struct guest_vm
 	int status;
 
 	for (;;) {
-		status = cli_call(c, "POST", "/v1/guests",
-				  json_pack("{s:s, s:s}", "target", vm->target, "name", a->name),
-				  &r);
+		json_t *body = json_pack("{s:s, s:s}", "target", vm->target, "name", a->name);
+
+		if (a->from_boot)
+			json_object_set_new(body, "boot_timeout_ns",
+					    json_integer((json_int_t)a->timeout_ns));
+		status = cli_call(c, "POST", "/v1/guests", body, &r);
 		if (status != CLI_OK)
 			break;
 		if (r.status == 201) {
@@ -356,7 +382,7 @@ static int attach(struct cli *c, const struct run_args *a, const struct guest_vm
 			status = guest_ended(vm);
 			break;
 		}
-		if (!is_early(cli_reply_code(&r)) || monotonic_ns() >= end) {
+		if (a->from_boot || !is_early(cli_reply_code(&r)) || monotonic_ns() >= end) {
 			status = cli_refused(&r);
 			break;
 		}
@@ -406,18 +432,48 @@ static int give_up(struct cli *c, const struct run_args *a, const struct guest_v
 	return cli_fail("interrupted: the guest was ended, pid %d (run.interrupted)", (int)vm->pid);
 }
 
-int cli_run(struct cli *c, int argc, char **argv)
+/* End a guest whose trace did not start: it is still held. */
+static void end_held(struct cli *c, const struct run_args *a, const struct guest_vmm *vm)
 {
-	struct run_args a = {
-		.guest = { .cpus = 1, .memory_bytes = 512ull << 20 },
-		.accel = "auto",
-		.timeout_ns = 120 * NSEC_PER_SEC,
-	};
+	_cleanup_free_ char *path = cli_guest_path(a->name, ""), *force = NULL;
+	struct cli_reply r = { 0 };
+	const char *state = NULL;
+
+	c->quiet = true;
+	if (path && cli_call(c, "GET", path, NULL, &r) == CLI_OK)
+		state = json_string_value(json_object_get(r.doc, "state"));
+	if (state && strcmp(state, "held") == 0) {
+		cli_reply_deinit(&r);
+		force = cli_guest_path(a->name, "?force=true");
+		if (force)
+			(void)cli_call(c, "DELETE", force, NULL, &r);
+		vmm_stop(vm);
+	}
+	cli_reply_deinit(&r);
+}
+
+/* It is held, and goes on once the trace runs. Without one it is of no use. */
+static int trace_boot(struct cli *c, struct run_args *a, const struct guest_vmm *vm)
+{
+	int status;
+
+	fprintf(stderr, "%s: held before its first initcall, pid %d, console %s\n", a->name,
+		(int)vm->pid, vm->console);
+	a->trace.guest = a->name;
+	a->trace.release = true;
+	status = cli_trace_args(c, &a->trace);
+	if (status != CLI_OK && !a->keep)
+		end_held(c, a, vm);
+	return status;
+}
+
+static int run(struct cli *c, int argc, char **argv, struct run_args *a)
+{
 	json_t *doc = NULL;
 	struct guest_vmm vm;
 	int status;
 
-	status = parse(c, argc, argv, &a);
+	status = parse(c, argc, argv, a);
 	if (status != -1)
 		return status == CLI_HELP_SHOWN ? CLI_OK : status;
 	/* before anything is started: is there a daemon to attach it with? */
@@ -426,24 +482,46 @@ int cli_run(struct cli *c, int argc, char **argv)
 	doc = NULL;
 	if (status != CLI_OK)
 		return status;
-	status = choose_vmm(&a);
+	status = choose_vmm(a);
 	if (status != CLI_OK)
 		return status;
+	if (a->from_boot && a->vmm != &vmm_own)
+		return cli_fail(
+			"--trace-from-boot needs our own VMM (run.from_boot): --accel kvm, and raw "
+			"disks");
+	a->guest.wait = a->from_boot;
 	catch_signals();
 	/* one that is to be kept is let start, whatever comes meanwhile */
-	status = vmm_start(a.vmm, &a.guest, a.keep ? &never : &interrupted, &vm);
+	status = vmm_start(a->vmm, &a->guest, a->keep ? &never : &interrupted, &vm);
 	if (status == CLI_OK) {
-		guest_pid = a.keep ? 0 : vm.pid;
-		status = attach(c, &a, &vm, &doc);
+		guest_pid = a->keep ? 0 : vm.pid;
+		status = attach(c, a, &vm, &doc);
 		if (status != CLI_OK && !interrupted)
 			vmm_stop(&vm); /* a guest that nobody knows of would only be in the way */
 	}
-	if (interrupted && !(doc && a.keep)) {
-		status = give_up(c, &a, &vm, doc);
+	if (interrupted && !(doc && a->keep)) {
+		status = give_up(c, a, &vm, doc);
+	} else if (status == CLI_OK && a->from_boot) {
+		status = trace_boot(c, a, &vm);
 	} else if (status == CLI_OK) {
 		print(c, doc, &vm);
 		status = cli_flush(CLI_OK);
 	}
 	json_decref(doc);
+	return status;
+}
+
+int cli_run(struct cli *c, int argc, char **argv)
+{
+	struct run_args a = {
+		.guest = { .cpus = 1, .memory_bytes = 512ull << 20 },
+		.accel = "auto",
+		.timeout_ns = 120 * NSEC_PER_SEC,
+	};
+	int status;
+
+	trace_args_init(&a.trace, "function");
+	status = run(c, argc, argv, &a);
+	trace_args_deinit(&a.trace);
 	return status;
 }

@@ -109,6 +109,20 @@ static int open_store(const struct trace_args *a, int fd, struct rec_store **ret
 	return CLI_OK;
 }
 
+/* What the guest is held for has begun. */
+static int release(struct cli *c, const struct trace_args *a)
+{
+	_cleanup_free_ char *path = cli_guest_path(a->guest, "/release");
+	json_t *doc = NULL;
+	int status;
+
+	if (!path)
+		return cli_fail("out of memory");
+	status = cli_request(c, "POST", path, NULL, &doc);
+	json_decref(doc);
+	return status;
+}
+
 static int follow(struct cli *c, const struct trace_args *a, int fd, const char *accept)
 {
 	_cleanup_free_ char *path = cli_guest_path(a->guest, "/traces");
@@ -136,6 +150,8 @@ static int follow(struct cli *c, const struct trace_args *a, int fd, const char 
 		return cli_fail("out of memory");
 	f.trace = id;
 	status = open_store(a, fd, &f.store);
+	if (status == CLI_OK && a->release)
+		status = release(c, a);
 	if (status == CLI_OK)
 		status = cli_follow(c, &f);
 	rec_store_destroy(f.store);
@@ -222,6 +238,14 @@ int cli_record(struct cli *c, int argc, char **argv)
 		status = to_file(c, &a, "application/vnd.hvftrace.recording");
 	trace_args_deinit(&a);
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
+}
+
+int cli_trace_args(struct cli *c, const struct trace_args *a)
+{
+	if (a->output)
+		return to_file(c, a, "application/vnd.hvftrace.recording");
+	hold_signals();
+	return follow(c, a, STDOUT_FILENO, accept_of(c, a));
 }
 
 /* Trace @a->guest into a file without a name, and show that by @show. */

@@ -32,6 +32,7 @@ struct guest_opts {
 	u64 memory_bytes;
 	const char *name;
 	bool kvm; /* QEMU only: KVM instead of TCG */
+	bool wait; /* ours only: not to begin until told so */
 };
 
 /* A VMM that was started. Paths are absolute. */
@@ -74,6 +75,9 @@ struct vmm_kind {
 
 extern const struct vmm_kind vmm_qemu; /* cli_qemu.c */
 extern const struct vmm_kind vmm_own; /* cli_own.c */
+
+/** vmm_own_path - our own VMM's program: $HVFTRACE_VMM, beside this one, in $PATH; false: there is none */
+bool vmm_own_path(char *path, size_t cap);
 
 /* cli_disk.c */
 

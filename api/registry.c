@@ -164,10 +164,10 @@ static int check_target(const char *target, struct err *err)
 		       "\"%.100s\" names no guest: the socket's path must be absolute", target);
 }
 
-int registry_attach(struct registry *reg, const char *target, const char *name,
+int registry_attach(struct registry *reg, const char *target, const char *name, u64 boot_ns,
 		    struct guest_entry **ret, struct err *err)
 {
-	struct guest_opts opts = { .state_dir = reg->state_dir };
+	struct guest_opts opts = { .state_dir = reg->state_dir, .boot_ns = boot_ns };
 	struct timespec now;
 	struct guest_entry *e;
 	int r;

@@ -5,6 +5,7 @@
 #include "api/registry.h"
 #include "api/resources.h"
 #include "api/server.h"
+#include "patcher/facts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,7 +120,7 @@ void res_guests_create(struct request *rq)
 		request_problem(rq, &p);
 		return;
 	}
-	r = registry_attach(server_registry(rq->srv), b.target, b.name, &g, &err);
+	r = registry_attach(server_registry(rq->srv), b.target, b.name, b.boot_ns, &g, &err);
 	body_guest_deinit(&b);
 	if (r < 0) {
 		request_error(rq, &err);
@@ -140,6 +141,66 @@ void res_guests_get(struct request *rq)
 		return;
 	}
 	request_json(rq, 200, guest_doc(g));
+	registry_guest_put(g);
+}
+
+static json_t *tracer_doc(const char *name, const char *why_not)
+{
+	return json_pack("{s:s, s:b, s:s?}", "name", name, "available", !why_not, "why_not",
+			 why_not);
+}
+
+static json_t *facts_doc(const struct guest_facts *f, const struct guest_info *i)
+{
+	static const char *const lockdowns[] = { NULL, "none", "integrity", "confidentiality" };
+	const char *why_not = f->no_agent;
+	json_t *config = json_object();
+
+	if (!why_not && !i->n_traceable)
+		why_not = "no call site is left that the guest does not use itself";
+	for (size_t k = 0; k < f->n_config; k++)
+		json_object_set_new(config, f->config[k].name, json_boolean(f->config[k].set));
+	return json_pack("{s:o, s:s, s:s?, s:I, s:s, s:b, s:[o, o, o]}", "config", config,
+			 "preemption", f->preemption, "lockdown", lockdowns[f->lockdown],
+			 "btf_bytes", (json_int_t)f->btf_types_bytes, "agent_memory",
+			 f->agent_in_vmm ? "vmm" : "guest", "ftrace_enabled",
+			 (int)f->ftrace_enabled, "tracers", tracer_doc("function", why_not),
+			 tracer_doc("function_graph", why_not),
+			 tracer_doc("syscalls", why_not ? why_not : f->no_syscalls));
+}
+
+void res_guests_facts(struct request *rq)
+{
+	struct guest_facts facts;
+	struct guest_info info;
+	struct guest_entry *g;
+	struct err err = { 0 };
+
+	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	guest_get_facts(g->guest, &facts);
+	guest_info(g->guest, &info);
+	request_json(rq, 200, facts_doc(&facts, &info));
+	registry_guest_put(g);
+}
+
+void res_guests_release(struct request *rq)
+{
+	struct guest_entry *g;
+	struct err err = { 0 };
+	int r;
+
+	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
+		request_error(rq, &err);
+		return;
+	}
+	r = guest_release(g->guest, &err);
+	if (r < 0)
+		request_error(rq, &err);
+	else
+		request_json(rq, 200, guest_doc(g));
 	registry_guest_put(g);
 }
 

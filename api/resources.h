@@ -23,6 +23,8 @@ void res_guests_list(struct request *rq);
 void res_guests_create(struct request *rq);
 void res_guests_get(struct request *rq);
 void res_guests_delete(struct request *rq);
+void res_guests_facts(struct request *rq);
+void res_guests_release(struct request *rq);
 
 /* res_functions.c */
 void res_functions_list(struct request *rq);

@@ -33,6 +33,8 @@ static const struct route routes[] = {
 	{ "POST", "/v1/guests", res_guests_create, ROUTE_BODY, { NULL }, ROLE_ADMIN },
 	{ "GET", "/v1/guests/{g}", res_guests_get, 0, { NULL }, ROLE_VIEWER },
 	{ "DELETE", "/v1/guests/{g}", res_guests_delete, 0, { "force" }, ROLE_ADMIN },
+	{ "GET", "/v1/guests/{g}/facts", res_guests_facts, 0, { NULL }, ROLE_VIEWER },
+	{ "POST", "/v1/guests/{g}/release", res_guests_release, 0, { NULL }, ROLE_ADMIN },
 	{ "GET",
 	  FUNCTIONS,
 	  res_functions_list,

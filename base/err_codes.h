@@ -35,6 +35,7 @@
 	X(ERR_GUEST_FIRMWARE,    "guest.not_booted",           409, "the guest is still in firmware or its boot loader")    \
 	X(ERR_GUEST_NO_FTRACE,   "guest.no_ftrace",            422, "the guest's kernel needs CONFIG_DYNAMIC_FTRACE")       \
 	X(ERR_GUEST_NO_BTF,      "guest.no_btf",               422, "the guest's kernel needs CONFIG_DEBUG_INFO_BTF")       \
+	X(ERR_GUEST_NOT_HELD,    "guest.not_held",             409, "the host was too slow for it: end the guest and start it again") \
 	X(ERR_GUEST_UNSUPPORTED, "guest.unsupported",          422, "this kernel is not supported; the detail says what is missing") \
 	X(ERR_GUEST_MEMORY,      "guest.bad_memory",           422, "the guest's own tables do not make sense")             \
 	X(ERR_GUEST_REBOOTED,    "guest.rebooted",             410, "detach, then attach to the kernel that runs now")      \

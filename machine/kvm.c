@@ -13,8 +13,9 @@
 #define IDENTITY_MAP_ADDR 0xfffbc000ull
 #define TSS_ADDR          0xfffbd000ul
 
-#define SLOT_LOW  0
-#define SLOT_HIGH 1
+#define SLOT_LOW   0
+#define SLOT_HIGH  1
+#define SLOT_SPARE 2
 
 static int cannot_open(struct err *err, int no)
 {
@@ -70,14 +71,13 @@ int kvm_failed(struct err *err, const char *what)
 	return err_set(err, -errno, ERR_IO, 0, "KVM: %s: %s", what, strerrordesc_np(errno));
 }
 
-static int add_slot(const struct machine *m, u32 slot, u64 gpa_base, u64 len, u64 off,
+static int add_slot(const struct machine *m, u32 slot, u64 gpa_base, u64 len, const u8 *host,
 		    struct err *err)
 {
 	struct kvm_userspace_memory_region r = { .slot = slot,
 						 .guest_phys_addr = gpa_base,
 						 .memory_size = len,
-						 .userspace_addr =
-							 (u64)(uintptr_t)(m->mem.base + off) };
+						 .userspace_addr = (u64)(uintptr_t)host };
 
 	if (len && ioctl(m->vm, KVM_SET_USER_MEMORY_REGION, &r) < 0)
 		return kvm_failed(err, "the guest's memory");
@@ -106,9 +106,12 @@ int kvm_create_vm(struct machine *m, struct err *err)
 	if (ioctl(m->kvm, KVM_CHECK_EXTENSION, KVM_CAP_SET_TSS_ADDR) > 0 &&
 	    ioctl(m->vm, KVM_SET_TSS_ADDR, TSS_ADDR) < 0)
 		return kvm_failed(err, "the task state's address");
-	rc = add_slot(m, SLOT_LOW, 0, low, 0, err);
+	rc = add_slot(m, SLOT_LOW, 0, low, m->mem.base, err);
 	if (!rc)
-		rc = add_slot(m, SLOT_HIGH, MEM_HOLE_END, mem_high_bytes(&m->mem), low, err);
+		rc = add_slot(m, SLOT_HIGH, MEM_HOLE_END, mem_high_bytes(&m->mem),
+			      m->mem.base + low, err);
+	if (!rc)
+		rc = add_slot(m, SLOT_SPARE, m->spare.gpa, SPARE_BYTES, m->spare.base, err);
 	if (rc)
 		return rc;
 	if (ioctl(m->vm, KVM_CREATE_IRQCHIP, 0) < 0)

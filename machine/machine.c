@@ -102,6 +102,8 @@ static int set_up(struct machine *m, const struct machine_config *c, struct err 
 	if (!rc)
 		rc = mem_init(&m->mem, c->memory_bytes, err);
 	if (!rc)
+		rc = spare_init(&m->spare, MEM_HOLE_END + mem_high_bytes(&m->mem), err);
+	if (!rc)
 		rc = devices_add(m, c, err);
 	if (!rc)
 		rc = load(m, c, &m->entry, err);
@@ -119,7 +121,7 @@ int machine_create(const struct machine_config *c, struct machine **ret, struct 
 
 	if (!m)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
-	m->kvm = m->vm = m->mem.fd = -1;
+	m->kvm = m->vm = m->mem.fd = m->spare.fd = -1;
 	m->emulated = c->emulated;
 	m->no_reboot = c->no_reboot;
 	m->triple_fault_resets = c->triple_fault_resets;
@@ -200,6 +202,7 @@ void machine_destroy(struct machine *m)
 		close(m->end_fd);
 	mem_copy_deinit(&m->start);
 	mem_deinit(&m->mem);
+	spare_deinit(&m->spare);
 	pthread_cond_destroy(&m->all_out);
 	pthread_cond_destroy(&m->go);
 	pthread_mutex_destroy(&m->go_lock);

@@ -12,6 +12,7 @@
 #include "machine/legacy_x86.h"
 #include "machine/mem.h"
 #include "machine/serial.h"
+#include "machine/spare.h"
 #include "machine/virtio_devices.h"
 #include "machine/virtio_net.h"
 #include "machine/virtio_vsock.h"
@@ -66,6 +67,7 @@ struct machine {
 	int kvm, vm; /* -1: none */
 	size_t run_bytes;
 	struct guest_mem mem;
+	struct guest_spare spare;
 	struct bus pio, mmio;
 	struct legacy legacy;
 	struct serial serial;

@@ -149,10 +149,12 @@ static int run(struct machine *m, const struct options *o, struct control *contr
 		console_close(&console);
 		return fail(&err);
 	}
-	machine_go(m);
 	/* who started us and went away meanwhile does not want the guest */
 	if (ready >= 0 && write(ready, "1", 1) != 1)
 		machine_end(m, EXIT_CANNOT_START, "nobody waits for the guest any more");
+	if (o->wait)
+		raise(SIGSTOP); /* whoever wants it held sends SIGCONT */
+	machine_go(m);
 	wait_for_end(m, signals);
 	machine_stop(m);
 	console_close(&console);

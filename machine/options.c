@@ -36,6 +36,7 @@ static const char help[] =
 	"                   what one means; a failure (end) when not given\n"
 	"  --pidfile FILE   holds our pid while the guest runs, then nothing\n"
 	"  --daemonize      return once the guest runs\n"
+	"  --wait           stop (SIGSTOP) before the guest's first instruction; SIGCONT starts it\n"
 	"  --version, --help\n"
 	"\n"
 	"Exit status: 0 the guest ended, 1 it could not be started, 2 usage, 4 it failed;\n"
@@ -244,6 +245,9 @@ static int take_option(int opt, struct options *o)
 	case 'd':
 		o->daemonize = true;
 		return -1;
+	case 'w':
+		o->wait = true;
+		return -1;
 	case 'V':
 		puts("hvftrace-vmm " HVF_VERSION);
 		return 0;
@@ -274,6 +278,7 @@ int options_parse(int argc, char **argv, struct options *ret)
 		{ "no-reboot", no_argument, NULL, 'B' },
 		{ "triple-fault", required_argument, NULL, 'T' },
 		{ "daemonize", no_argument, NULL, 'd' },
+		{ "wait", no_argument, NULL, 'w' },
 		{ "version", no_argument, NULL, 'V' },
 		{ "help", no_argument, NULL, 'h' },
 		{ NULL, 0, NULL, 0 },

@@ -19,6 +19,7 @@ struct options {
 	u32 cpus;
 	u64 memory_bytes;
 	bool daemonize, no_reboot, triple_fault_resets;
+	bool wait; /* stop before the guest's first instruction, until SIGCONT */
 };
 
 /**

@@ -11,6 +11,7 @@
 #include "patcher/gate.h"
 #include "patcher/graph.h"
 #include "patcher/quiesce.h"
+#include "patcher/spare.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -316,6 +317,21 @@ static int protect(struct gate *gate, struct guest *g, struct err *err)
 	return rc ? rc : check_pages(g, g->agent.data, g->agent.data_bytes, false, err);
 }
 
+/* Everything that lies in the agent's memory, once that is mapped and writable for us. */
+static int fill(struct guest *g, struct err *err)
+{
+	struct guest_agent *a = &g->agent;
+	int rc;
+
+	a->header.text = a->text;
+	a->header.data = a->data;
+	rc = write_data(g, err);
+	if (!rc)
+		rc = write_text(g, err);
+	fault_point("agent.written");
+	return rc;
+}
+
 static int load_through(struct gate *gate, struct guest *g, struct err *err)
 {
 	struct guest_agent *a = &g->agent;
@@ -326,13 +342,8 @@ static int load_through(struct gate *gate, struct guest *g, struct err *err)
 		rc = borrow(gate, g, JOURNAL_AGENT_DATA, a->data_bytes, &a->data, err);
 	if (!rc)
 		rc = check_pages(g, a->text, a->text_bytes, false, err);
-	a->header.text = a->text;
-	a->header.data = a->data;
 	if (!rc)
-		rc = write_data(g, err);
-	if (!rc)
-		rc = write_text(g, err);
-	fault_point("agent.written");
+		rc = fill(g, err);
 	if (!rc)
 		rc = protect(gate, g, err);
 	fault_point("agent.protected");
@@ -369,6 +380,46 @@ static int give_back(struct gate *gate, struct guest *g, enum journal_what what,
 		rc = gate_call(gate, free_fn, arg, NULL, err);
 	fault_point("agent.freed");
 	return rc ? rc : journal_freed(g->journal, what, err);
+}
+
+/* In the VMM's own memory above RAM; nothing of the guest runs for it. -ENOENT: there is none. */
+static int load_spare(struct guest *g, struct err *err)
+{
+	struct guest_agent *a = &g->agent;
+	int rc = spare_take(g, err);
+
+	if (!rc)
+		rc = fill(g, err);
+	if (!rc)
+		rc = check_pages(g, a->text, a->text_bytes, true, err);
+	if (!rc)
+		rc = check_pages(g, a->data, a->data_bytes, false, err);
+	return rc;
+}
+
+/* quiesce_range() clears each task by itself, which needs no help of the guest's. */
+static int unload_spare(struct guest *g, struct err *err)
+{
+	static const enum journal_what both[] = { JOURNAL_AGENT_TEXT, JOURNAL_AGENT_DATA };
+	const struct journal_state *s = journal_state(g->journal);
+	u64 text = s->alloc[JOURNAL_AGENT_TEXT];
+	u64 end = text + s->alloc_bytes[JOURNAL_AGENT_TEXT];
+	int rc = text ? quiesce_range(g, text, end, QUIET_NS, err) : 0;
+
+	if (!rc)
+		rc = graph_unload(g, err);
+	if (!rc && text && g->agent.graph_used)
+		rc = quiesce_range(g, text, end, QUIET_NS, err);
+	for (size_t i = 0; !rc && i < ARRAY_SIZE(both); i++) {
+		u64 addr = s->alloc[both[i]];
+
+		if (addr)
+			rc = spare_give_back(g, addr, s->alloc_bytes[both[i]], err);
+		if (!rc && addr)
+			rc = journal_freed(g->journal, both[i], err);
+		fault_point("agent.freed");
+	}
+	return rc;
 }
 
 /* No task of the guest is inside, or will come back into, the agent's text. */
@@ -459,6 +510,15 @@ static void undo_load(struct gate *gate, struct guest *g)
 		log_error("%s: %s; the journal keeps what is left", g->target, err.msg);
 }
 
+static void give_spare_back(struct guest *g)
+{
+	struct err err = { 0 };
+
+	if (agent_unload(g, &err))
+		log_error("%s: %s; the journal keeps what is left", g->target, err.msg);
+	agent_forget(g);
+}
+
 int agent_load(struct guest *g, struct err *err)
 {
 	u64 start = monotonic_ns();
@@ -474,7 +534,15 @@ int agent_load(struct guest *g, struct err *err)
 	agent_forget(g);
 	rc = layout(g, err);
 	if (!rc)
-		rc = gate_open(g, &gate, err);
+		rc = load_spare(g, err);
+	if (rc != -ENOENT) {
+		if (rc)
+			give_spare_back(g);
+		g->agent.loaded = !rc;
+		g->lend_ns = monotonic_ns() - start;
+		return rc;
+	}
+	rc = gate_open(g, &gate, err);
 	if (rc)
 		return rc;
 	rc = load_through(gate, g, err);
@@ -500,6 +568,12 @@ int agent_unload(struct guest *g, struct err *err)
 		return rc;
 	if (!s->alloc[JOURNAL_AGENT_TEXT] && !s->alloc[JOURNAL_AGENT_DATA])
 		return 0;
+	if (spare_owns(s->alloc[JOURNAL_AGENT_TEXT]) || spare_owns(s->alloc[JOURNAL_AGENT_DATA])) {
+		rc = unload_spare(g, err);
+		if (!rc)
+			agent_forget(g);
+		return rc;
+	}
 	rc = gate_open(g, &gate, err);
 	if (rc)
 		return rc;

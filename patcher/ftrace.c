@@ -132,6 +132,40 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 	return 0;
 }
 
+/*
+ * Has the guest given its init sections away (v6.1 init/main.c free_initmem())? Their call sites went with
+ * them, ftrace_free_init_mem() dropped the records. What lies there now is somebody else's.
+ */
+static bool init_is_gone(struct guest *g, u64 *begin_ret, u64 *end_ret)
+{
+	u64 addr;
+	u32 state;
+	s64 running;
+
+	return !kernel_sym(g->k, "__init_begin", begin_ret) &&
+	       !kernel_sym(g->k, "__init_end", end_ret) &&
+	       !kernel_sym(g->k, "system_state", &addr) &&
+	       !kernel_btf_enum(g->k, "SYSTEM_RUNNING", &running) &&
+	       !guest_read(g, addr, &state, sizeof(state), NULL) && state >= (u64)running;
+}
+
+/* What became of the armed sites. Those that are gone with their section are as good as restored. */
+static void judge(struct guest *g, struct guest_restore *r)
+{
+	u64 begin = 0, end = 0;
+	bool gone = init_is_gone(g, &begin, &end);
+
+	for (size_t i = 0; i < g->n_armed; i++) {
+		enum text_result result = g->armed[i].result;
+		bool in_init = g->armed[i].addr >= begin && g->armed[i].addr < end;
+
+		if (result == TEXT_DONE || result == TEXT_ALREADY || (gone && in_init))
+			r->sites_restored++;
+		else if (result == TEXT_DIFFERS || result == TEXT_UNMAPPED)
+			r->sites_changed++;
+	}
+}
+
 int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 {
 	struct guest_restore r = { 0 };
@@ -145,12 +179,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 		text_swap(g->armed, g->n_armed);
 		return rc;
 	}
-	for (size_t i = 0; i < g->n_armed; i++) {
-		enum text_result result = g->armed[i].result;
-
-		r.sites_restored += result == TEXT_DONE || result == TEXT_ALREADY;
-		r.sites_changed += result == TEXT_DIFFERS || result == TEXT_UNMAPPED;
-	}
+	judge(g, &r);
 	/* each was read back in its window */
 	r.verified = r.sites_restored == g->n_armed;
 	if (ret)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "patcher/agent.h"
+#include "patcher/boot.h"
 #include "patcher/ftrace.h"
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
@@ -387,7 +388,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 		rc = journal_open(opts->state_dir, vm_pid(g->vm), vm_pid_start_time(g->vm),
 				  &g->journal, err);
 	if (!rc)
-		rc = find_kernel(g, err);
+		rc = opts->boot_ns ? boot_hold(g, opts->boot_ns, err) : find_kernel(g, err);
 	if (!rc)
 		rc = start_journal(g, err);
 	if (!rc)
@@ -464,6 +465,9 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 	int rc;
 
 	guest_lock(g);
+	if (vm_held(g->vm))
+		(void)vm_release(g->vm, &gone);
+	gone = (struct err){ 0 };
 	rc = guest_check_alive(g, &gone);
 	if (gone.code == ERR_VMM_GONE || gone.code == ERR_GUEST_REBOOTED) {
 		log_info("%s; nothing is left to put back", gone.msg);
@@ -478,6 +482,17 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 	if (ret)
 		*ret = r;
 	guest_free(g);
+	return rc;
+}
+
+int guest_release(struct guest *g, struct err *err)
+{
+	int rc = 0;
+
+	guest_lock(g);
+	if (vm_held(g->vm))
+		rc = vm_release(g->vm, err);
+	guest_unlock(g);
 	return rc;
 }
 
@@ -496,7 +511,7 @@ void guest_info(struct guest *g, struct guest_info *ret)
 	snprintf(ret->banner, sizeof(ret->banner), "%s", loc->banner);
 	snprintf(ret->build_id, sizeof(ret->build_id), "%s", kernel_build_id(g->k));
 	ret->accel = vm_accel(g->vm) == VM_ACCEL_TCG ? "tcg" : "kvm";
-	ret->state = states[vm_state(g->vm)];
+	ret->state = vm_held(g->vm) ? "held" : states[vm_state(g->vm)];
 	ret->vmm_pid = vm_pid(g->vm);
 	ret->vcpus = vm_vcpu_count(g->vm);
 	for (size_t i = 0; i < vm_ram_count(g->vm); i++)

@@ -17,6 +17,11 @@ struct guest_opts {
 	const char *state_dir; /* where the journal lives */
 	u64 window_limit_ns; /* longest stop window wanted; 0 for 10 ms */
 	u32 ring_bytes; /* per vCPU; 0 for 4 MiB; rounded down to a power of two of records */
+	/*
+	 * Not 0: the guest has not begun (hvftrace-vmm --wait). Start it, and hold it before its first
+	 * initcall; so long that may take. guest_release() lets it go.
+	 */
+	u64 boot_ns;
 };
 
 /* How an attach or a detach went; times in ns. */
@@ -26,7 +31,7 @@ struct guest_info {
 	char banner[256];
 	char build_id[48];
 	const char *accel; /* "kvm" or "tcg" */
-	const char *state; /* "running", "stopped", "gone" */
+	const char *state; /* "running", "stopped", "held", "gone" */
 	pid_t vmm_pid;
 	u32 vcpus;
 	u64 ram_bytes;
@@ -53,6 +58,7 @@ struct guest_restore {
 /**
  * guest_attach - reach a guest and find everything out; changes nothing in it
  *
+ * With @opts->boot_ns it starts the guest and holds it, errors of boot_hold().
  * A journal that an earlier daemon left for this guest is replayed first (everything given back).
  * Return: 0 or what vm_attach(), kernel_locate() and kernel_load() return; -EBUSY
  * (guest.already_attached, also when another daemon holds the journal).
@@ -67,6 +73,9 @@ must_check int guest_attach(const char *target, const struct guest_opts *opts, s
  * journal for the next start.
  */
 int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err);
+
+/** guest_release - let a guest go that guest_attach() holds, or do nothing. Context: any thread. */
+must_check int guest_release(struct guest *g, struct err *err);
 
 /** guest_info - a snapshot. Context: any thread; takes the guest lock. */
 void guest_info(struct guest *g, struct guest_info *ret);

@@ -202,8 +202,7 @@ static int mutex_owner(struct guest *g, const char *name, u64 *owner_ret, struct
 	return rc;
 }
 
-/* 1 when the guest is changing its own text, or its ftrace records, right now. Window open. */
-static int guest_busy(struct guest *g, struct err *err)
+int text_guest_busy(struct guest *g, struct err *err)
 {
 	static const char *const locks[] = { "text_mutex", "ftrace_lock" };
 
@@ -270,7 +269,7 @@ static int apply_batch(struct guest *g, struct text_change *c, size_t n, struct 
 		rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
 		if (rc)
 			return rc;
-		busy = guest_busy(g, err);
+		busy = text_guest_busy(g, err);
 		rc = busy ? 0 : change_in_window(g, c, n, s, err);
 		if (vm_resume(g->vm, &e) && !rc)
 			return err_set(err, e.no, e.code, e.addr, "%s", e.msg);

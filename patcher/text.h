@@ -49,6 +49,13 @@ must_check int text_check(struct guest *g, struct text_change *c, size_t n, stru
  */
 must_check int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err);
 
+/**
+ * text_guest_busy - is the guest changing its own text, or its ftrace records, right now?
+ *
+ * Context: a stop window is open. Return: 1, 0; -ENOTSUP, what vm_read() returns.
+ */
+must_check int text_guest_busy(struct guest *g, struct err *err);
+
 /** text_journal - note that @c is about to be done; flushed when this returns 0 */
 must_check int text_journal(struct guest *g, const struct text_change *c, size_t n,
 			    enum journal_kind kind, struct err *err);

@@ -104,7 +104,7 @@ static u32 parse_version(const char *s)
 	return part[0] << 16 | part[1] << 8 | part[2];
 }
 
-static void load_identity(struct kernel *k)
+void kernel_load_identity(struct kernel *k)
 {
 	char text[VMCOREINFO_BYTES_MAX];
 	struct vmcoreinfo v;
@@ -212,7 +212,7 @@ int kernel_load(const struct sym_mem *mem, const struct kernel_location *loc, st
 	rc = load_symbols(k, err);
 	if (rc)
 		return rc;
-	load_identity(k);
+	kernel_load_identity(k);
 	rc = load_btf(k, err);
 	if (!rc)
 		rc = load_layouts(k, err);

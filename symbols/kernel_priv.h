@@ -46,6 +46,9 @@ struct kernel {
 	char *site_names; /* of sites that have no symbol's name */
 };
 
+/* Release, version, build id; where vmcoreinfo is, once the kernel has made it. */
+void kernel_load_identity(struct kernel *k);
+
 /* for _cleanup_() */
 void kernel_destroyp(struct kernel **k);
 

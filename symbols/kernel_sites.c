@@ -183,6 +183,9 @@ int kernel_refresh(struct kernel *k, struct err *err)
 			k->by_ip = s.by_ip;
 			k->site_names = s.names;
 			snapshot_deinit(&old);
+			/* an initcall makes it (v6.1 kernel/crash_core.c): later than the first read may be */
+			if (!k->vmcoreinfo.v)
+				kernel_load_identity(k);
 			return 0;
 		}
 		snapshot_deinit(&s);

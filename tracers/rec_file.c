@@ -410,6 +410,22 @@ static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r,
 	return put_call(p, r, refs, more);
 }
 
+/* Arguments that are functions, an initcall for one: whoever reads the recording can name them. */
+static void define_functions(struct rec_writer *w, struct buf *out, const struct trace_record *r,
+			     const struct output_names *names)
+{
+	for (u32 i = 0; i < r->n_args; i++) {
+		struct kernel_sym sym;
+		u64 off;
+
+		/* the kernel's image and modules alone: few words get as far as a look-up */
+		if (r->args[i] >> 31 == ~0ull >> 31 &&
+		    names->sym(names->arg, r->args[i], &sym, &off) && !off &&
+		    (sym.type | 0x20) == 't')
+			sym_id(w, out, r->args[i], names);
+	}
+}
+
 void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_record *r,
 		    const struct output_names *names)
 {
@@ -423,6 +439,7 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 		refs.parent = sym_id(w, out, r->parent, names);
 	if (n_words(r))
 		define_proto(w, out, refs.ip, r->ip, names);
+	define_functions(w, out, r, names);
 	start = p = chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new);
 	if (!p)
 		return;

@@ -46,7 +46,8 @@ static bool may_be_ram(const struct proc_map *m)
 	/* "[anon:guest memory]" is a name that a VMM gave (prctl(2), PR_SET_VMA) */
 	bool special = m->path[0] == '[' && strncmp(m->path, "[anon", 5) != 0;
 
-	return m->readable && m->writable && !special && m->end - m->start >= MIN_RAM;
+	return m->readable && m->writable && !special && !spare_is_map(m->path) &&
+	       m->end - m->start >= MIN_RAM;
 }
 
 static void add(struct layout *ret, size_t *n, const struct layout *c)

@@ -75,6 +75,7 @@ static int pid_attach(struct vm *vm, const char *arg, struct err *err)
 	rc = layout_guess(vm, err);
 	if (rc < 0)
 		return rc;
+	spare_find(vm);
 	rc = vm_mem_open(vm, err);
 	if (rc < 0)
 		return rc;

@@ -72,7 +72,7 @@ bool vm_next_populated(struct vm *vm, gpa_t from, gpa_t *start_ret, u64 *len_ret
 {
 	if (!vm_alive(vm))
 		return false;
-	for (size_t i = 0; i < vm->n_ram; i++) {
+	for (size_t i = 0; i < vm_ram_count(vm); i++) {
 		const struct ram_region *r = &vm->ram[i];
 		u64 off = from.v > r->ram.base.v ? from.v - r->ram.base.v : 0;
 		u64 start = 0;

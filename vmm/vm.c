@@ -119,6 +119,8 @@ void vm_detach(struct vm *vm)
 
 	if (!vm)
 		return;
+	if (vm->held)
+		(void)vm_release(vm, &err);
 	if (vm->window_open && vm_resume(vm, &err) < 0 && err.no != -ESRCH)
 		log_error("%s: the guest may still be stopped: %s", vm->target, err.msg);
 	vm_free(vm);
@@ -156,7 +158,7 @@ enum vm_state vm_state(struct vm *vm)
 
 size_t vm_ram_count(const struct vm *vm)
 {
-	return vm->n_ram;
+	return vm->n_ram - vm->has_spare;
 }
 
 const struct vm_ram *vm_ram(const struct vm *vm, size_t i)
@@ -319,6 +321,8 @@ int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 {
 	int rc;
 
+	if (vm->held)
+		return vm_alive(vm) ? 0 : vm_gone(vm, err);
 	if (vm->window_open)
 		return err_set(err, -EALREADY, ERR_CONFLICT, 0, "a stop window is open already");
 	if (!vm_alive(vm))
@@ -335,6 +339,8 @@ int vm_resume(struct vm *vm, struct err *err)
 	u64 ns;
 	int rc;
 
+	if (vm->held)
+		return 0;
 	if (!vm->window_open)
 		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "no stop window is open");
 	vm->window_end_ns = 0;
@@ -346,6 +352,28 @@ int vm_resume(struct vm *vm, struct err *err)
 	vm->windows.total_ns += ns;
 	vm->windows.max_ns = MAX(vm->windows.max_ns, ns);
 	return rc;
+}
+
+int vm_hold(struct vm *vm, u64 timeout_ns, struct err *err)
+{
+	int rc = vm_pause(vm, timeout_ns, err);
+
+	vm->held = vm->held || rc == 0;
+	return rc;
+}
+
+int vm_release(struct vm *vm, struct err *err)
+{
+	if (!vm->held)
+		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "the guest is not held");
+	vm->held = false;
+	vm->window_open = false;
+	return vm->ops->resume(vm, err);
+}
+
+bool vm_held(const struct vm *vm)
+{
+	return vm->held;
 }
 
 /* Turns @text into pieces that lie in one page each; the window is open, so walks stay true. */

@@ -94,6 +94,13 @@ size_t vm_ram_count(const struct vm *vm);
 const struct vm_ram *vm_ram(const struct vm *vm, size_t i);
 
 /**
+ * vm_spare - memory that the VMM keeps above RAM for us; the guest's firmware tables do not name it
+ *
+ * By guest physical address; vm_read_phys() and the rest reach it. Return: false when there is none.
+ */
+bool vm_spare(const struct vm *vm, struct vm_ram *ret);
+
+/**
  * vm_next_populated - the next run of RAM at or after @from that the host has allocated
  * @start_ret, @len_ret: the run, within one region of RAM
  *
@@ -139,6 +146,23 @@ must_check int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t 
  */
 must_check int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err);
 must_check int vm_resume(struct vm *vm, struct err *err);
+
+/**
+ * vm_hold - as vm_pause(), and vm_pause() and vm_resume() leave it at that until vm_release()
+ *
+ * For what takes more than one window while nothing in the guest may go on: tracing from boot. If we die,
+ * the guest runs on. Not counted as a stop window. Return: as vm_pause(); vm_release(): as vm_resume().
+ */
+must_check int vm_hold(struct vm *vm, u64 timeout_ns, struct err *err);
+int vm_release(struct vm *vm, struct err *err);
+bool vm_held(const struct vm *vm);
+
+/**
+ * vm_start - let a VMM go that waits, stopped, before its guest's first instruction
+ *
+ * Waits up to @timeout_ns for it to be there. Return: 0; -EBUSY it does not wait (conflict); -EACCES; -ESRCH.
+ */
+must_check int vm_start(struct vm *vm, u64 timeout_ns, struct err *err);
 
 /**
  * vm_write_text - change instructions so that the guest executes the new ones

@@ -60,6 +60,8 @@ struct vm {
 	u64 window_start_ns; /* set by the pause hook just before the first vCPU is asked to stop */
 	u64 window_end_ns; /* may be set by the resume hook; else its return counts */
 	bool window_open;
+	bool held; /* it stays open until vm_release() */
+	bool has_spare; /* the last of ram[] is no RAM, but vm_spare() */
 	void *priv; /* the backend's */
 };
 
@@ -102,6 +104,16 @@ int vm_gone(const struct vm *vm, struct err *err);
  * Return: 0; -ENOENT (target.no_process); -EACCES (target.permission).
  */
 int vm_open_process(struct vm *vm, pid_t pid, struct err *err);
+
+/* spare.c */
+
+#define SPARE_MAP_PREFIX "/memfd:hvftrace-spare@"
+
+/** spare_is_map - is a mapping with this path memory for us, and not guest RAM? */
+bool spare_is_map(const char *path);
+
+/** spare_find - after the layout of RAM is known, before vm_mem_open(): is there memory for us? */
+void spare_find(struct vm *vm);
 
 /* vm_mem.c */
 

@@ -14,6 +14,8 @@
  */
 #include "fake_engine.h"
 
+#include "patcher/facts.h"
+
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdatomic.h>
@@ -129,6 +131,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	}
 	if (fake_is(g, "fake-gate"))
 		fake_gate();
+	g->held = opts->boot_ns;
 	snprintf(g->target, sizeof(g->target), "%s", target);
 	pthread_mutex_init(&g->lock, NULL);
 	for (size_t i = 0; i < FAKE_FUNCTIONS; i++)
@@ -161,6 +164,28 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 	return 0;
 }
 
+void guest_get_facts(struct guest *g, struct guest_facts *ret)
+{
+	*ret = (struct guest_facts){ .preemption = "dynamic", .lockdown = LOCKDOWN_INTEGRITY };
+	ret->n_config = 2;
+	ret->config[0].name = "CONFIG_SMP";
+	ret->config[0].set = true;
+	ret->config[1].name = "CONFIG_KASAN";
+	ret->btf_types_bytes = 1234;
+	if (fake_is(g, "fake-noagent"))
+		ret->no_agent = "asked to have none";
+	ret->no_syscalls = "it is not real";
+}
+
+int guest_release(struct guest *g, struct err *err)
+{
+	(void)err;
+	pthread_mutex_lock(&g->lock);
+	g->held = false;
+	pthread_mutex_unlock(&g->lock);
+	return 0;
+}
+
 void guest_info(struct guest *g, struct guest_info *ret)
 {
 	pthread_mutex_lock(&g->lock);
@@ -169,7 +194,7 @@ void guest_info(struct guest *g, struct guest_info *ret)
 		.banner = "Linux version 6.1.0-fake (f\xff) #1 SMP",
 		.build_id = "0123456789abcdef",
 		.accel = "tcg",
-		.state = "running",
+		.state = g->held ? "held" : "running",
 		.vmm_pid = 4242,
 		.vcpus = 2,
 		.ram_bytes = 512ull << 20,

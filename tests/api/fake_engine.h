@@ -21,7 +21,7 @@ struct guest {
 	pthread_mutex_t lock;
 	struct kernel kernel;
 	size_t n_armed;
-	bool has_trace, agent_loaded;
+	bool has_trace, agent_loaded, held;
 	unsigned n_stops; /* trace_stop() calls so far */
 	struct vm_windows windows;
 };

@@ -23,8 +23,8 @@ def totals(err):
 class Usage(CliCase):
     def test_help(self):
         text = self.out("help")
-        for verb in ("ls", "run", "attach", "info", "functions", "modules", "trace", "record", "report",
-                     "profile", "detach"):
+        for verb in ("ls", "doctor", "run", "attach", "info", "functions", "modules", "trace", "record",
+                     "report", "profile", "detach"):
             self.assertIn(f"\n  {verb} ", text)
             self.assertTrue(self.out("help", verb).startswith(f"usage: hvftrace {verb}"))
             self.assertEqual(self.out(verb, "--help"), self.out("help", verb))

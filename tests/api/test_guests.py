@@ -28,6 +28,17 @@ class Guests(DaemonCase):
         self.problem(self.d.request("GET", "/v1/guests/web1"), 404, "not_found")
         self.problem(self.d.request("DELETE", "/v1/guests/web1"), 404, "not_found")
 
+    def test_held_at_boot(self):
+        for ns in (1, "1s", 3601 * 10**9):
+            r = self.d.request("POST", "/v1/guests", {"target": "qemu:/fake", "boot_timeout_ns": ns})
+            self.problem(r, 400, "bad_request")
+        r = self.d.request("POST", "/v1/guests", {"target": "qemu:/fake", "name": "b",
+                                                  "boot_timeout_ns": 5 * 10**9})
+        self.assertEqual((r.status, r.body["state"]), (201, "held"))
+        for _ in range(2):
+            self.assertEqual(self.d.good("POST", "/v1/guests/b/release")["state"], "running")
+        self.problem(self.d.request("POST", "/v1/guests/nosuch/release"), 404, "not_found")
+
     def test_names(self):
         for target, name in (("qemu:/run/vm/fake", "fake"), ("qemu:/run/vm/fake-a.qmp", None),
                              ("qemu:/vm/fake-b/qmp", "fake-b"), ("qemu:/1/fake", "fake-2"),

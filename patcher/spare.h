@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The agent in memory that the VMM keeps above guest RAM (vm_spare()): the guest's allocator is not asked,
+ * nothing of the guest runs for us, and its accounting does not know of it. So it works before the guest
+ * has an allocator, and from its first initcall on.
+ */
+#ifndef PATCHER_SPARE_H
+#define PATCHER_SPARE_H
+
+#include "patcher/guest_priv.h"
+
+/**
+ * spare_take - map the VMM's memory for the agent of @g->agent.text_bytes and data_bytes
+ *
+ * Into entries of the kernel image's page table that are not present and far from the image: from not
+ * present to present alone, which needs no flush on any CPU. Text comes read-only and executable, data
+ * writable and not executable. Safe while the guest runs: Linux maps nothing there after setup_arch()
+ * (v6.1 arch/x86/mm/init_64.c cleanup_highmap()). In the journal first, as memory borrowed would be.
+ *
+ * Sets @g->agent.text and data. Return: 0; -ENOENT there is no such memory, or no room for it, and nothing
+ * was changed: borrow from the guest; errors of the journal and of vm_write_phys(). Undo: spare_give_back().
+ */
+must_check int spare_take(struct guest *g, struct err *err);
+
+/** spare_owns - was the agent's memory at @addr mapped by spare_take()? */
+bool spare_owns(u64 addr);
+
+/**
+ * spare_give_back - take the entries that map [@addr, @addr + @bytes) away
+ *
+ * Precondition: nobody is inside, nor will come. Each is verified first. Return: 0; -EINVAL one holds
+ * something else (guest.text_changed).
+ */
+must_check int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err *err);
+
+#endif

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * Memory of the VMM's in the kernel image's page table. See spare.h.
+ *
+ *   0xffffffff80000000   _text .. _end            room                0xffffffffa0000000   modules
+ *   level2_kernel_pgt[0]                [255 - n] [text][data ...][255]
+ *
+ * The image's window is 512 MiB, or 1 GiB with CONFIG_RANDOMIZE_BASE, and modules come behind it (v6.1
+ * arch/x86/include/asm/page_64_types.h KERNEL_IMAGE_SIZE): its first 512 MiB are the image's in either case.
+ * Entries are of 2 MiB (Intel SDM vol. 3A, table 4-18).
+ */
+#include "patcher/spare.h"
+
+#include "base/fault.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define IMAGE_WINDOW 0xffffffff80000000ull
+#define WINDOW_SLOTS 256u
+#define LARGE        (2ull << 20)
+#define PMD_SHIFT    21
+
+#define PTE_PRESENT  (1ull << 0)
+#define PTE_WRITE    (1ull << 1)
+#define PTE_ACCESSED (1ull << 5)
+#define PTE_DIRTY    (1ull << 6)
+#define PTE_LARGE    (1ull << 7)
+#define PTE_NX       (1ull << 63)
+#define PTE_ADDR     0x000ffffffffff000ull
+
+/* set beforehand, so that no CPU writes them */
+#define TEXT_BITS (PTE_PRESENT | PTE_ACCESSED | PTE_LARGE)
+#define DATA_BITS (PTE_PRESENT | PTE_WRITE | PTE_ACCESSED | PTE_DIRTY | PTE_LARGE | PTE_NX)
+
+bool spare_owns(u64 addr)
+{
+	return addr >= IMAGE_WINDOW && addr < IMAGE_WINDOW + WINDOW_SLOTS * LARGE;
+}
+
+static u64 slots_of(u64 bytes)
+{
+	return (bytes + LARGE - 1) / LARGE;
+}
+
+/* The table whose entries map 2 MiB each of the image's window. */
+static int find_table(struct guest *g, u64 *ret, struct err *err)
+{
+	const struct kernel_location *loc = kernel_location(g->k);
+	u64 table = loc->root.v;
+
+	for (int level = loc->levels; level > 2; level--) {
+		u64 index = IMAGE_WINDOW >> (12 + 9 * (level - 1)) & 511, entry;
+		int rc = vm_read_phys(g->vm, gpa(table + index * sizeof(entry)), &entry,
+				      sizeof(entry), err);
+
+		if (rc)
+			return rc;
+		if (!(entry & PTE_PRESENT) || (entry & PTE_LARGE))
+			return err_set(err, -EUCLEAN, ERR_GUEST_MEMORY, table,
+				       "the page table of the kernel's image makes no sense");
+		table = entry & PTE_ADDR;
+	}
+	*ret = table;
+	return 0;
+}
+
+/* The highest run of @n entries that are not present, with one more on either side. */
+static int find_run(struct guest *g, u64 table, u64 n, u64 *first_ret)
+{
+	u64 entry[WINDOW_SLOTS], run = 0;
+
+	if (vm_read_phys(g->vm, gpa(table), entry, sizeof(entry), NULL))
+		return -ENOENT;
+	for (u64 i = WINDOW_SLOTS - 1; i > 0; i--) {
+		run = entry[i] ? 0 : run + 1;
+		if (run == n + 2) {
+			*first_ret = i + 1;
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+/* Without NX in the CPU its bit would be a reserved one. */
+static bool has_nx(struct guest *g)
+{
+	u64 addr, mask;
+
+	return !kernel_sym(g->k, "__supported_pte_mask", &addr) &&
+	       !guest_read(g, addr, &mask, sizeof(mask), NULL) && (mask & PTE_NX);
+}
+
+static u64 entry_for(const struct vm_ram *spare, u64 slot, bool text)
+{
+	return (spare->base.v + slot * LARGE) | (text ? TEXT_BITS : DATA_BITS);
+}
+
+int spare_take(struct guest *g, struct err *err)
+{
+	struct guest_agent *a = &g->agent;
+	u64 table, first, n_text = slots_of(a->text_bytes), n = n_text + slots_of(a->data_bytes);
+	struct vm_ram spare;
+	int rc;
+
+	if (!vm_spare(g->vm, &spare) || spare.base.v % LARGE || spare.len_bytes < n * LARGE ||
+	    !has_nx(g))
+		return -ENOENT;
+	if (find_table(g, &table, err) || find_run(g, table, n, &first))
+		return -ENOENT;
+	a->text = IMAGE_WINDOW + first * LARGE;
+	a->data = a->text + n_text * LARGE;
+	rc = journal_alloc(g->journal, JOURNAL_AGENT_TEXT, a->text, a->text_bytes, err);
+	if (!rc)
+		rc = journal_alloc(g->journal, JOURNAL_AGENT_DATA, a->data, a->data_bytes, err);
+	fault_point("spare.journalled");
+	for (u64 i = 0; !rc && i < n; i++) {
+		u64 entry = entry_for(&spare, i, i < n_text);
+
+		rc = vm_write_phys(g->vm, gpa(table + (first + i) * sizeof(entry)), &entry,
+				   sizeof(entry), err);
+	}
+	fault_point("spare.mapped");
+	return rc;
+}
+
+int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err *err)
+{
+	static const u64 none;
+	u64 table, first = (addr - IMAGE_WINDOW) >> PMD_SHIFT, n = slots_of(bytes);
+	u64 entry[WINDOW_SLOTS];
+	struct vm_ram spare;
+	int rc;
+
+	if (!vm_spare(g->vm, &spare) || addr % LARGE || first + n > WINDOW_SLOTS)
+		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, addr,
+			       "0x%llx is none of the agent's memory", (unsigned long long)addr);
+	rc = find_table(g, &table, err);
+	if (!rc)
+		rc = vm_read_phys(g->vm, gpa(table), entry, sizeof(entry), err);
+	if (rc)
+		return rc;
+	for (u64 i = first; i < first + n; i++) {
+		u64 at = entry[i] & PTE_ADDR;
+
+		/* a daemon that died may have mapped a part of it */
+		if (entry[i] && (at < spare.base.v || at - spare.base.v >= spare.len_bytes))
+			return err_set(err, -EINVAL, ERR_GUEST_CHANGED, addr,
+				       "the guest has something else mapped at 0x%llx",
+				       (unsigned long long)(IMAGE_WINDOW + i * LARGE));
+	}
+	for (u64 i = first; !rc && i < first + n; i++)
+		rc = vm_write_phys(g->vm, gpa(table + i * sizeof(none)), &none, sizeof(none), err);
+	return rc;
+}

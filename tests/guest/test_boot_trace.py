@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracing from boot: the guest is held before its first initcall, and every one of them is seen."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+
+from daemon import Daemon, binary
+from guest import GuestError, die_with_parent, wait_for
+from small import RunGuest, boot_line, need_kvm, small_kernel
+from testlib import main
+
+BOOT_TIMEOUT = 600  # a nested KVM on a busy host; an idle one takes 20 s
+
+
+def elf_bytes(path, addr, size):
+    """Bytes of an ELF file by virtual address."""
+    data = path.read_bytes()
+    phoff, phnum = struct.unpack_from("<Q", data, 32)[0], struct.unpack_from("<H", data, 56)[0]
+    for i in range(phnum):
+        kind, _, off, vaddr, _, filesz = struct.unpack_from("<IIQQQQ", data, phoff + 56 * i)
+        if kind == 1 and vaddr <= addr and addr + size <= vaddr + filesz:
+            return data[off + addr - vaddr:off + addr - vaddr + size]
+    raise AssertionError(f"{addr:#x} is not in {path}")
+
+
+def initcalls(symbols):
+    """Addresses of the kernel's initcalls in the order of their being called: relative pointers (PREL32)."""
+    start, end = symbols["__initcall_start"], symbols["__initcall_end"]
+    raw = elf_bytes(small_kernel() / "vmlinux", start, end - start)
+    return [start + 4 * i + rel for i, (rel,) in enumerate(struct.iter_unpack("<i", raw))]
+
+
+class TracedBoot(RunGuest):
+    """`hvftrace run --trace-from-boot` with these options; the command runs on until stop_trace()."""
+
+    def __init__(self, daemon, name, *options, **more):
+        super().__init__(daemon, name, **more)
+        self.options, self.command = options, None
+
+    def _start(self, kernel, initrd):
+        self.errors = open(self.dir / "errors", "wb")
+        self.command = subprocess.Popen(
+            [binary("hvftrace"), "-s", self.daemon.socket, "run", "--kernel", kernel, "--initrd", initrd,
+             "--accel", "kvm", "--name", self.name, "--cpus", str(self.cpus), "--memory", f"{self.mem}M",
+             "--append", boot_line(self.append), "--timeout", str(self.timeout), "--trace-from-boot",
+             *self.options], stdin=subprocess.DEVNULL, stderr=self.errors, preexec_fn=die_with_parent,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(self.dir)})
+        folder = self.dir / "hvftrace/guests" / self.name
+        self.console_path, self.log_path = folder / "console.log", folder / "vmm.log"
+        self.socket_path = folder / "input"
+        self.wait_said("held before its first initcall")
+        self.pid = int((folder / "pid").read_text())
+
+    def said(self):
+        return (self.dir / "errors").read_text(errors="replace")
+
+    def wait_said(self, text):
+        def look():
+            if self.command.poll() is not None:
+                raise GuestError(f"run ended: {self.said()}")
+            return text in self.said()
+        wait_for(f"run says: {text}", look, self.timeout)
+
+    def stop_trace(self):
+        self.command.send_signal(signal.SIGINT)
+        return self.command.wait(timeout=120)
+
+    def _end(self):
+        if self.command.poll() is None:
+            self.command.kill()
+            self.command.wait()
+        super()._end()
+
+
+def test_every_initcall():
+    need_kvm()
+    with tempfile.TemporaryDirectory(prefix="hvf-boot-") as folder, Daemon() as d:
+        out = pathlib.Path(folder) / "boot.hvft"
+        begin = time.monotonic()
+        with TracedBoot(d, "boot", "-p", "function_graph", "-l", "do_one_initcall", "-l", "vfs_read",
+                        "--args", "--retval", "-o", out, timeout=BOOT_TIMEOUT) as g:
+            print(f"held after {time.monotonic() - begin:.1f} s")
+            g.wait_console(r"^HVF-READY", BOOT_TIMEOUT)
+            print(f"up after {time.monotonic() - begin:.1f} s, traced from its first initcall on")
+            assert d.get("/v1/guests/boot")["state"] == "running"
+            assert g.stop_trace() == 0, g.said()
+            assert ", 0 lost" in g.said() and "restored" in g.said(), g.said()
+            check_initcalls(d, out, initcalls(g.symbols))
+            check_report(d, out, g.symbols)
+            text = g.kernel_text()
+            d.delete("/v1/guests/boot")
+            assert elf_sites_restored(g, text), "a call site is not as it was"
+            g.assert_no_warnings()
+
+
+def check_initcalls(d, path, want):
+    p = d.cli("report", path, "--format", "json")
+    assert p.returncode == 0, p.stderr
+    records = [json.loads(line) for line in p.stdout.splitlines()]
+    calls = [r for r in records if r.get("function") == "do_one_initcall"]
+    entries = [r for r in calls if r["type"] == "graph_entry"]
+    returns = [r for r in calls if r["type"] == "graph_return"]
+    got = [int(r["args"][0]["value"], 16) for r in entries]
+    assert got == want, f"{len(got)} initcalls of {len(want)}, the first {got[:1]}, not {want[:1]}"
+    assert len(returns) == len(want) and all(r["duration_ns"] > 0 for r in returns)
+    assert all(r["pid"] == 1 for r in calls)
+
+
+def check_report(d, path, symbols):
+    p = d.cli("report", path, "--format", "initcalls")
+    assert p.returncode == 0, p.stderr
+    lines = re.findall(r"^\[ *\d+\.\d{6}\] initcall (\w+)\+0x0/0x[0-9a-f]+ returned (-?\d+) after "
+                       r"(\d+) usecs$", p.stdout, re.M)
+    names = {addr: name for name, addr in symbols.items()}
+    want = initcalls(symbols)
+    assert len(lines) == len(want), f"{len(lines)} lines, {len(want)} initcalls: {p.stdout[:2000]}"
+    for (name, _, _), addr in zip(lines, want):
+        assert symbols.get(name) == addr or names[addr] == name or addr in names, (name, hex(addr))
+    # those that the command line keeps out return -EPERM
+    assert ("blake2s_mod_init", "-1") in {(n, r) for n, r, _ in lines}, lines
+    assert p.stdout.count("calling  ") == len(want)
+    for name, ret, us in sorted(lines, key=lambda l: -int(l[2]))[:3]:
+        print(f"initcall {name} returned {ret} after {us} usecs")
+
+
+def elf_sites_restored(g, text):
+    """No call in kernel text leads to where the agent was: 512 MiB window below the modules."""
+    start = g.symbols["_text"]
+    for m in re.finditer(b"\xe8", text):
+        if m.end() + 4 <= len(text):
+            to = start + m.end() + 4 + struct.unpack_from("<i", text, m.end())[0]
+            if 0xffffffff90000000 <= to < 0xffffffffa0000000:
+                return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
