@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "guest-agent/agent_abi.h"
+#include "patcher/interlock.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -105,9 +106,15 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 		return rc;
 	count(c, n, &before);
 	m = keep(c, n, TEXT_TODO);
+	/* from before the first site is armed until after the last one is back */
+	rc = interlock_in(g, g->agent.text + g->agent.interlock, err);
+	if (rc)
+		return rc;
 	rc = text_journal(g, c, m, JOURNAL_SITE, err);
 	if (rc) { /* nothing was written */
-		if (journal_undone(g->journal, JOURNAL_SITE, NULL))
+		struct err undo = { 0 };
+
+		if (journal_undone(g->journal, JOURNAL_SITE, NULL) || interlock_out(g, &undo))
 			err_wrap(err, "the journal is damaged too");
 		return rc;
 	}
@@ -137,6 +144,11 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	struct guest_restore r = { 0 };
 	int rc;
 
+	if (!g->n_armed) {
+		if (ret)
+			*ret = r;
+		return interlock_out(g, err);
+	}
 	/* swapped back when it fails, so that it can be tried again */
 	text_swap(g->armed, g->n_armed);
 	fault_point("disarm.start");
@@ -156,8 +168,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	if (ret)
 		*ret = r;
 	fault_point("disarm.written");
-	if (g->n_armed)
-		rc = journal_undone(g->journal, JOURNAL_SITE, err);
+	rc = journal_undone(g->journal, JOURNAL_SITE, err);
 	if (rc) {
 		text_swap(g->armed, g->n_armed);
 		return rc;
@@ -165,7 +176,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
-	return rc;
+	return interlock_out(g, err);
 }
 
 /* One instruction in the agent's text. Not journalled: that goes away as a whole. */

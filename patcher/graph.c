@@ -335,8 +335,9 @@ static int adopt(struct guest *g, struct err *err)
 		rc = failed(g, rc, err);
 	else
 		rc = has_no_frames(&h, text, data);
-	if (rc || !frames_header_ok(&h, text, s->alloc_bytes[JOURNAL_AGENT_TEXT], data,
-				    s->alloc_bytes[JOURNAL_AGENT_DATA])) {
+	if (rc ||
+	    !frames_header_ok(&h, text, s->alloc_bytes[JOURNAL_AGENT_TEXT] - AGENT_INTERLOCK_BYTES,
+			      data, s->alloc_bytes[JOURNAL_AGENT_DATA])) {
 		vm_view_destroy(a->view);
 		a->view = NULL;
 		return rc ? rc : not_ours(data, err);

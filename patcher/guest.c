@@ -10,6 +10,7 @@
 #include "patcher/ftrace.h"
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
+#include "patcher/interlock.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -270,6 +271,7 @@ int guest_check_alive(struct guest *g, struct err *err)
 		g->agent.loaded = false;
 	else
 		agent_forget(g);
+	interlock_forget(g);
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
@@ -303,6 +305,9 @@ static int replay(struct guest *g, struct err *err)
 		return journal_forget(g->journal, err);
 	}
 	rc = text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, err);
+	/* where the gate is in, the interlock is the gate's, and goes out after its sites */
+	if (!rc && !journal_state(g->journal)->mailbox)
+		rc = interlock_adopt(g, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, &r, err);
 	if (!rc)
@@ -342,6 +347,7 @@ static void guest_free(struct guest *g)
 	if (!g)
 		return;
 	agent_forget(g);
+	interlock_forget(g);
 	journal_close(g->journal);
 	kernel_destroy(g->k);
 	vm_detach(g->vm);
