@@ -306,7 +306,9 @@ static void add_page(struct buf *b, struct trace_entry *t, const struct trace_re
 	buf_addf(b, "{\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
 		 (unsigned long long)i.n_records, (unsigned long long)i.n_lost,
 		 state_names[i.state]);
+	trace_names_lock(t->trace);
 	after = add_items(b, recs, n, full, after, calls, &names);
+	trace_names_unlock(t->trace);
 	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
 

@@ -86,6 +86,15 @@ must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
  */
 must_check int guest_check_alive(struct guest *g, struct err *err);
 
+/**
+ * guest_refresh - modules and call sites as they are now
+ * @fresh: also when no module came or went: what the guest itself uses may have changed
+ *
+ * Indexes of kernel_sites() are others afterwards. Context: guest lock held. Return: 0; what kernel_refresh()
+ * returns; -ENOMEM; -ESRCH (vmm.gone).
+ */
+must_check int guest_refresh(struct guest *g, bool fresh, struct err *err);
+
 /* The parts of an attached guest; valid until guest_detach(). */
 struct vm *guest_vm(struct guest *g);
 /** guest_kernel - its tables; the guest lock protects them */

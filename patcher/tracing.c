@@ -131,6 +131,30 @@ int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_count
 	return rc;
 }
 
+int tracing_refresh(struct guest *g, struct tracing_counts *ret, struct err *err)
+{
+	struct ftrace_counts counts = { 0 };
+	int rc = guest_refresh(g, true, err);
+
+	if (!rc)
+		rc = ftrace_sort_out(g, &counts, err);
+	if (rc)
+		return rc;
+	ret->n_armed = counts.n_armed - (g->agent.switch_hidden && counts.n_armed);
+	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
+	return 0;
+}
+
+int tracing_arm_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret, struct err *err)
+{
+	return ftrace_make_more(g, site, n, n_ret, err);
+}
+
+bool tracing_taken(struct guest *g, u64 *ret)
+{
+	return g->agent.view && !vm_view_read(g->agent.view, HEADER(taken), ret, sizeof(*ret));
+}
+
 /* A return address that stays hijacked is passive, and no reason to fail a stop. */
 static int put_back(struct guest *g, struct guest_restore *ret, struct err *err)
 {

@@ -41,8 +41,8 @@ static int prototype(void *arg, const char *name, struct kernel_func *ret)
 }
 
 /* Which call sites, and what of them. Guest lock held. */
-static int choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
-		  struct err *err)
+int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
+		 struct err *err)
 {
 	struct kernel *k = guest_kernel(t->g);
 	struct choose_input in = { .sites = { kernel_sites(k), kernel_site_count(k),
@@ -101,9 +101,11 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 	struct tracing_counts counts;
 	int rc;
 
-	rc = check_pids(t->g, opts, err);
+	rc = guest_refresh(t->g, false, err);
 	if (!rc)
-		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : choose(t, opts, &c, err);
+		rc = check_pids(t->g, opts, err);
+	if (!rc)
+		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : trace_choose(t, opts, &c, err);
 	if (!rc)
 		rc = trace_clock_init(guest_kernel(t->g), &t->mem, &t->clock, err);
 	if (rc)
@@ -111,11 +113,13 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 	to.threshold = trace_clock_ticks(&t->clock, opts->threshold_ns);
 	to.sites = c.what;
 	to.n_sites = c.n_what;
+	trace_life_begin(t);
 	rc = tracing_prepare(t->g, &to, err);
 	if (!rc)
 		rc = start_drain(t, opts, to.threshold, err);
-	if (!rc)
-		rc = tracing_arm(t->g, c.site, c.n, &counts, err);
+	if (rc)
+		return rc;
+	rc = tracing_arm(t->g, c.site, c.n, &counts, err);
 	if (rc)
 		return rc;
 	t->armed = true;
@@ -142,6 +146,7 @@ static void trace_free(struct trace *t)
 	drain_destroy(t->drain);
 	trace_clock_deinit(&t->clock);
 	trace_sys_destroy(t->sys);
+	trace_life_deinit(t);
 	store_destroy(t->store);
 	free(t->late.call);
 	free(t->turn_late.call);
@@ -197,6 +202,8 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	t->info.tracer = is_syscalls(opts) ? "syscalls" : tracers[graph];
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
 	rc = store_create(opts->buffer_records, words_kept(opts), &t->store, err);
+	if (!rc)
+		rc = trace_life_init(t, opts, err);
 	if (!rc && is_syscalls(opts))
 		rc = trace_sys_create(t, opts, err);
 	if (rc) {
@@ -429,14 +436,6 @@ bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 		return trace_sys_func(t, ip, ret);
 	return kernel_sym_at(guest_kernel(t->g), ip, &sym) && !sym.module &&
 	       !kernel_btf_func(guest_kernel(t->g), sym.name, ret);
-}
-
-bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
-{
-	if (!kernel_sym_at(guest_kernel(t->g), addr, ret))
-		return false;
-	*off_ret = addr - ret->addr;
-	return true;
 }
 
 struct guest *trace_guest(struct trace *t)
