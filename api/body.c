@@ -283,6 +283,7 @@ static void take_switches(json_t *doc, struct body_trace *b, struct problem *p)
 	take_bool(doc, "args", &b->args, p);
 	take_bool(doc, "switches", &b->switches, p);
 	take_bool(doc, "failed", &b->failed, p);
+	take_bool(doc, "persistent", &b->persistent, p);
 }
 
 static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
@@ -340,13 +341,24 @@ static void take_words(json_t *doc, struct body_trace *b, struct problem *p)
 
 int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struct problem *p)
 {
-	static const char *const known[] = {
-		"tracer",   "filter",        "notrace",         "pids",
-		"graph",    "graph_notrace", "max_graph_depth", "threshold_ns",
-		"irqs",     "sleep_time",    "retval",          "args",
-		"switches", "mode",          "buffer_records",  "failed",
-		NULL
-	};
+	static const char *const known[] = { "tracer",
+					     "filter",
+					     "notrace",
+					     "pids",
+					     "graph",
+					     "graph_notrace",
+					     "max_graph_depth",
+					     "threshold_ns",
+					     "irqs",
+					     "sleep_time",
+					     "retval",
+					     "args",
+					     "switches",
+					     "mode",
+					     "buffer_records",
+					     "failed",
+					     "persistent",
+					     NULL };
 	struct body_trace b = { 0 };
 	int r;
 

@@ -46,6 +46,7 @@ struct body_trace {
 	bool irqs, sleep_time; /* true when not given */
 	bool retval, args, switches;
 	bool failed; /* syscalls */
+	bool persistent;
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };

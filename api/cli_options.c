@@ -156,6 +156,8 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 		return set_bool(a->body, "switches", true);
 	case OPT_FAILED:
 		return set_bool(a->body, "failed", true);
+	case OPT_PERSISTENT:
+		return set_bool(a->body, "persistent", true);
 	default:
 		return -2;
 	}

@@ -33,6 +33,7 @@ enum {
 	OPT_ARGS,
 	OPT_SWITCHES,
 	OPT_FAILED,
+	OPT_PERSISTENT,
 };
 
 /* For getopt_long(): what the three verbs have in common. */
@@ -48,6 +49,7 @@ enum {
 		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
 		{ "args", no_argument, NULL, OPT_ARGS },                         \
 		{ "failed", no_argument, NULL, OPT_FAILED },                     \
+		{ "persistent", no_argument, NULL, OPT_PERSISTENT },             \
 		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
 /* clang-format on */
 

@@ -17,7 +17,8 @@
 #include <sys/resource.h>
 
 #define HEARTBEAT_SEC   15.0
-#define RECOVER_AGAIN_S 10
+#define RECOVER_AGAIN_S 10 /* a multiple of the next */
+#define LOOK_S          1
 
 struct options {
 	const char *listen[SERVER_MAX_LISTEN];
@@ -166,12 +167,17 @@ static bool recover(const char *state_dir)
 static bool wait_for_signal(const char *state_dir, struct server *srv, const sigset_t *signals,
 			    bool recovered)
 {
-	const struct timespec again = { .tv_sec = RECOVER_AGAIN_S };
+	const struct timespec again = { .tv_sec = LOOK_S };
+	unsigned looked = 0;
 	int sig;
 
 	do {
 		sig = sigtimedwait(signals, NULL, &again);
-		if (sig < 0 && errno == EAGAIN &&
+		if (sig >= 0 || errno != EAGAIN)
+			continue;
+		registry_continue(server_registry(srv), server_work(srv));
+		looked += LOOK_S;
+		if (looked % RECOVER_AGAIN_S == 0 &&
 		    (registry_left_behind(server_registry(srv)) || !recovered))
 			recovered = recover(state_dir);
 	} while (sig < 0);

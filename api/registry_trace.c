@@ -62,6 +62,7 @@ static struct trace_entry *new_entry(struct guest_entry *g, const struct body_tr
 		free(t);
 		return NULL;
 	}
+	t->persistent = body->persistent;
 	t->reg = g->reg;
 	t->guest = g;
 	t->state = ENTRY_OPENING;

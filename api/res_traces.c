@@ -49,7 +49,7 @@ static json_t *options_doc(struct trace_entry *t)
 	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
 					       "threshold_ns", "irqs",          "sleep_time",
 					       "retval",       "args",          "switches",
-					       "failed" };
+					       "failed",       "persistent" };
 	json_t *doc = json_object(), *v;
 
 	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
@@ -86,6 +86,16 @@ static json_t *calls_doc(const struct trace_info *i)
 			 "orphans", (json_int_t)i->n_orphans);
 }
 
+/* Of a guest with a life of its own. */
+static json_t *life_doc(struct trace_entry *t, const struct trace_info *i)
+{
+	char next[24];
+
+	registry_continued_by(t, next);
+	return json_pack("{s:I, s:o}", "taken", (json_int_t)i->n_taken, "continued_by",
+			 next[0] ? json_string(next) : json_null());
+}
+
 json_t *trace_doc(struct trace_entry *t)
 {
 	struct trace_info i = { 0 };
@@ -109,6 +119,7 @@ json_t *trace_doc(struct trace_entry *t)
 			       (json_int_t)i.oldest_seq, "lost", (json_int_t)i.n_lost, "lost_ring",
 			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn,
 			       "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
+	json_object_update_new(doc, life_doc(t, &i));
 	json_object_update_new(
 		doc, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "graph", graph_doc(&i), "syscalls",
 			       calls_doc(&i), "started", json_time(i.started_ns), "stopped",

@@ -138,15 +138,14 @@ static bool in_firmware(struct vm *vm)
 	return n > 0;
 }
 
-static int check_booted(struct guest *g, struct err *err)
+static int check_booted(struct guest *g, const struct kernel *k, struct err *err)
 {
 	s64 running;
 	u64 addr;
 	u32 state;
 	int rc;
 
-	if (kernel_sym(g->k, "system_state", &addr) ||
-	    kernel_btf_enum(g->k, "SYSTEM_RUNNING", &running))
+	if (kernel_sym(k, "system_state", &addr) || kernel_btf_enum(k, "SYSTEM_RUNNING", &running))
 		return 0;
 	rc = guest_read(g, addr, &state, sizeof(state), err);
 	if (!rc && state < (u32)running)
@@ -158,6 +157,7 @@ static int check_booted(struct guest *g, struct err *err)
 static int find_kernel(struct guest *g, struct err *err)
 {
 	struct kernel_location loc;
+	struct kernel *k = NULL;
 	struct sym_mem mem;
 	u64 start = monotonic_ns();
 	int rc;
@@ -171,9 +171,17 @@ static int find_kernel(struct guest *g, struct err *err)
 	if (rc)
 		return rc;
 	vm_set_root(g->vm, loc.root, loc.levels);
-	rc = kernel_load(&mem, &loc, &g->k, err);
+	rc = kernel_load(&mem, &loc, &k, err);
 	g->find_ns = monotonic_ns() - start;
-	return rc ? rc : check_booted(g, err);
+	if (!rc)
+		rc = check_booted(g, k, err);
+	if (rc) {
+		kernel_destroy(k);
+		return rc;
+	}
+	kernel_destroy(g->k);
+	g->k = k;
+	return 0;
 }
 
 static int keep_vmcoreinfo(struct guest *g, struct err *err)
@@ -436,6 +444,37 @@ void guest_info(struct guest *g, struct guest_info *ret)
 	ret->agent_bytes = g->agent.text_bytes + g->agent.data_bytes;
 	vm_windows(g->vm, &ret->windows);
 	guest_unlock(g);
+}
+
+int guest_renew(struct guest *g, struct err *err)
+{
+	const struct kernel_location *loc;
+	struct err alive = { 0 };
+	int rc = guest_check_alive(g, &alive);
+
+	if (!rc)
+		return 0;
+	if (alive.code != ERR_GUEST_REBOOTED)
+		return err_set(err, rc, alive.code, alive.addr, "%s", alive.msg);
+	if (g->claimed)
+		return err_set(err, -EBUSY, ERR_CONFLICT, 0,
+			       "a trace of the old kernel has not ended");
+	rc = find_kernel(g, err);
+	if (rc) { /* it stays the kernel that is no more */
+		loc = kernel_location(g->k);
+		vm_set_root(g->vm, loc->root, loc->levels);
+		return rc;
+	}
+	free(g->vmcoreinfo);
+	g->vmcoreinfo = NULL;
+	free(g->baseline);
+	g->baseline = NULL;
+	free(g->baseline_ip);
+	g->baseline_ip = NULL;
+	g->n_baseline = 0;
+	g->site_ns = 0;
+	rc = start_journal(g, err);
+	return rc ? rc : baseline_take(g, err);
 }
 
 int guest_refresh(struct guest *g, bool fresh, struct err *err)

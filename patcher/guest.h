@@ -87,6 +87,15 @@ must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
 must_check int guest_check_alive(struct guest *g, struct err *err);
 
 /**
+ * guest_renew - after a reboot: find the kernel that runs now
+ *
+ * Everything is found out anew, as at attach; nothing in the guest is changed. Whoever took a kernel_ref() keeps
+ * the old tables. Context: guest lock held. Return: 0, also when it still is the same kernel; -EAGAIN it boots
+ * (guest.in_firmware); -EBUSY a trace has not ended (conflict); what kernel_locate() and kernel_load() return.
+ */
+must_check int guest_renew(struct guest *g, struct err *err);
+
+/**
  * guest_refresh - modules and call sites as they are now
  * @fresh: also when no module came or went: what the guest itself uses may have changed
  *

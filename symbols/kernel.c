@@ -207,6 +207,7 @@ int kernel_load(const struct sym_mem *mem, const struct kernel_location *loc, st
 
 	if (!k)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a kernel");
+	atomic_init(&k->refs, 1);
 	k->mem = *mem;
 	k->loc = *loc;
 	k->names = malloc(sizeof(*k->names));
@@ -230,9 +231,15 @@ int kernel_load(const struct sym_mem *mem, const struct kernel_location *loc, st
 	return 0;
 }
 
+struct kernel *kernel_ref(struct kernel *k)
+{
+	atomic_fetch_add(&k->refs, 1);
+	return k;
+}
+
 void kernel_destroy(struct kernel *k)
 {
-	if (!k)
+	if (!k || atomic_fetch_sub(&k->refs, 1) > 1)
 		return;
 	sym_table_deinit(&k->syms);
 	btf_types_deinit(&k->btf);

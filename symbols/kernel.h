@@ -90,6 +90,8 @@ must_check int kernel_locate(const struct sym_mem *mem,
  */
 must_check int kernel_load(const struct sym_mem *mem, const struct kernel_location *loc,
 			   struct kernel **ret, struct err *err);
+/** kernel_ref - another owner: it is gone when all have called kernel_destroy(). Context: any thread */
+struct kernel *kernel_ref(struct kernel *k);
 void kernel_destroy(struct kernel *k);
 
 const struct kernel_location *kernel_location(const struct kernel *k);

@@ -12,6 +12,7 @@
 #include "symbols/vmcoreinfo.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 struct addr_range {
 	u64 start, end;
@@ -25,6 +26,7 @@ struct retired_module {
 };
 
 struct kernel {
+	atomic_uint refs;
 	struct sym_mem mem;
 	struct kernel_location loc;
 	struct sym_table syms;

@@ -434,8 +434,8 @@ bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 
 	if (t->sys)
 		return trace_sys_func(t, ip, ret);
-	return kernel_sym_at(guest_kernel(t->g), ip, &sym) && !sym.module &&
-	       !kernel_btf_func(guest_kernel(t->g), sym.name, ret);
+	return kernel_sym_at(t->k, ip, &sym) && !sym.module &&
+	       !kernel_btf_func(t->k, sym.name, ret);
 }
 
 struct guest *trace_guest(struct trace *t)

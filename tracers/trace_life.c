@@ -76,6 +76,7 @@ void trace_life_deinit(struct trace *t)
 	free_list(t->opts.graph);
 	free_list(t->opts.graph_notrace);
 	free(t->marks);
+	kernel_destroy(t->k);
 }
 
 /* What comes into the store from now on is of this epoch. */
@@ -85,7 +86,7 @@ static void mark(struct trace *t)
 
 	trace_flush(t);
 	store_info(t->store, &s);
-	t->epoch = kernel_epoch(guest_kernel(t->g));
+	t->epoch = kernel_epoch(t->k);
 	pthread_mutex_lock(&t->lock);
 	if (t->n_marks == MARKS_MAX) { /* the older half is of records long gone */
 		t->n_marks = MARKS_MAX / 2;
@@ -99,6 +100,7 @@ void trace_life_begin(struct trace *t)
 {
 	if (!tracing_taken(t->g, &t->taken))
 		t->taken = 0;
+	t->k = kernel_ref(guest_kernel(t->g));
 	mark(t);
 }
 
@@ -125,14 +127,13 @@ static int look(struct trace *t, struct err *err)
 	int rc;
 
 	/* what the guest's own tracing took shows in its records, and nowhere else when it lets go */
-	if (!tracing_taken(t->g, &taken) ||
-	    (taken == t->taken && !t->left && t->epoch == kernel_epoch(guest_kernel(t->g)) &&
-	     !kernel_stale(guest_kernel(t->g))))
+	if (!tracing_taken(t->g, &taken) || (taken == t->taken && !t->left &&
+					     t->epoch == kernel_epoch(t->k) && !kernel_stale(t->k)))
 		return 0;
 	rc = tracing_refresh(t->g, &counts, err);
 	if (rc)
 		return rc;
-	if (t->epoch != kernel_epoch(guest_kernel(t->g))) {
+	if (t->epoch != kernel_epoch(t->k)) {
 		mark(t);
 		rc = arm_new(t, &n_new, err);
 	}
@@ -176,7 +177,7 @@ static u32 epoch_of(struct trace *t, u64 seq)
 
 bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
-	if (!kernel_sym_then(guest_kernel(t->g), addr, epoch_of(t, seq), ret))
+	if (!kernel_sym_then(t->k, addr, epoch_of(t, seq), ret))
 		return false;
 	*off_ret = addr - ret->addr;
 	return true;
@@ -185,8 +186,8 @@ bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, 
 /* In what the kernel was before: newest first. */
 static bool was_there(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
-	for (u32 epoch = kernel_epoch(guest_kernel(t->g)); epoch-- > 0;) {
-		if (!kernel_sym_then(guest_kernel(t->g), addr, epoch, ret))
+	for (u32 epoch = kernel_epoch(t->k); epoch-- > 0;) {
+		if (!kernel_sym_then(t->k, addr, epoch, ret))
 			continue;
 		*off_ret = addr - ret->addr;
 		return true;
@@ -202,10 +203,10 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 
 void trace_names_lock(struct trace *t)
 {
-	kernel_names_lock(guest_kernel(t->g));
+	kernel_names_lock(t->k);
 }
 
 void trace_names_unlock(struct trace *t)
 {
-	kernel_names_unlock(guest_kernel(t->g));
+	kernel_names_unlock(t->k);
 }

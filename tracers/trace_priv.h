@@ -42,6 +42,7 @@ struct trace_mark {
 
 struct trace {
 	struct guest *g;
+	struct kernel *k; /* the one that is traced: a reference */
 	struct trace_sys *sys; /* syscalls: what that needs; else NULL */
 	struct sym_mem mem;
 	struct trace_clock clock;

@@ -3,7 +3,8 @@
 
 from daemon import Daemon, Problem
 from guest import Guest, wait_for
-from testlib import main
+from testlib import LONG, main
+from truth import Truth
 
 
 def reset(g):
@@ -48,6 +49,35 @@ def check(append):
             wait_for("the journal is done", lambda: not d2.journals(), 60)
         g.assert_alive()
         g.assert_no_warnings()
+
+
+def test_persistent():
+    """A persistent trace goes on in each kernel that comes after a reset."""
+    rounds = 50 if LONG else 3
+    with Guest("cloud-6.1", reboot=True) as g, Daemon() as d:
+        d.attach(g, "g")
+        t = d.trace("g", ["vfs_*"], persistent=True)["id"]
+        for i in range(rounds):
+            d.wait_trace(t, lambda x: x["records"] > 100, 120)
+            reset(g)
+            old = d.wait_trace(t, lambda x: x["continued_by"], 120)
+            assert old["state"] == "failed" and old["error"]["code"] == "guest.rebooted", old
+            t = old["continued_by"]
+            # its records keep the names of the kernel they were made in
+            names = {r["function"] for r in d.get(f"/v1/traces/{old['id']}/records")["items"]}
+            assert "vfs_read" in names and all(n.startswith("vfs_") for n in names), names
+            d.delete(f"/v1/traces/{old['id']}")
+        truth = Truth(g)  # while it is traced: what is armed differs afterwards
+        info = d.wait_trace(t, lambda x: x["records"] > 100, 120)
+        d.stop_trace(t)
+        restore = d.delete("/v1/guests/g")["restore"]
+        assert restore["verified"] and restore["memory_freed"], restore
+        start, now = g.kernel_text()
+        assert now != truth.text, "nothing was armed"
+        assert not d.journals(), d.journals()
+        g.assert_alive()
+        g.assert_no_warnings()
+        print(f"{rounds} resets, {info['functions']} functions armed again each time")
 
 
 def test_reset():
