@@ -195,21 +195,22 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 	_cleanup_close_ int lock = -1;
 	struct server *srv = NULL;
 	unsigned n_failed;
-	bool recovered;
+	bool recovered = true;
 	int r;
 
 	r = state_dir_lock(o->state_dir, &lock, err);
 	if (r < 0)
 		return r;
-	/* before anybody can ask for more: what a daemon that died left in guests */
-	recovered = recover(o->state_dir);
 	r = open_all(o, sockets, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
 	if (r == 0)
 		r = serve(o, sockets, srv, err);
-	if (r == 0)
+	if (r == 0) {
+		/* what a daemon that died left in guests; who asks for one of these meanwhile does it himself */
+		recovered = recover(o->state_dir);
 		recovered = wait_for_signal(o->state_dir, srv, signals, recovered);
+	}
 	n_failed = server_destroy(srv);
 	for (size_t i = 0; i < o->n_listen; i++)
 		listen_close(&sockets[i]);

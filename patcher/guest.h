@@ -73,7 +73,7 @@ void guest_info(struct guest *g, struct guest_info *ret);
 
 /**
  * guest_recover - at daemon start: give back what a daemon that died had changed
- * @state_dir: every journal in it whose VMM still runs is replayed; others are removed
+ * @state_dir: every journal in it whose VMM still runs is replayed, several at a time; others are removed
  * @n_ret:     guests put back
  */
 must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err);

@@ -73,6 +73,27 @@ static int choose_tracer(struct guest *g, bool graph, struct err *err)
 	return !rc && g->agent.graph ? ftrace_disable_ftrace_graph_caller(g, err) : rc;
 }
 
+/*
+ * What watches the kernel's text from inside would take ours for an attack. LKRG: a module, "p_lkrg" up to
+ * 0.8.
+ */
+static int check_guards(struct guest *g, struct err *err)
+{
+	static const char *const names[] = { "lkrg", "p_lkrg" };
+	const struct kernel_module *m = kernel_modules(g->k);
+
+	for (size_t i = 0; i < kernel_module_count(g->k); i++) {
+		for (size_t n = 0; n < ARRAY_SIZE(names); n++) {
+			if (!strcmp(m[i].name, names[n]))
+				return err_set(
+					err, -EPERM, ERR_GUEST_GUARD, m[i].base,
+					"%s has the module %s, which guards the kernel's text",
+					g->target, m[i].name);
+		}
+	}
+	return 0;
+}
+
 int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	u32 pids[AGENT_MAX_PIDS] = { 0 };
@@ -82,6 +103,8 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d pids, not %zu",
 			       AGENT_MAX_PIDS, opts->n_pids);
 	rc = guest_check_alive(g, err);
+	if (!rc)
+		rc = check_guards(g, err);
 	if (!rc && g->n_armed) /* could not be put back earlier */
 		rc = ftrace_make_nop(g, NULL, err);
 	if (!rc)

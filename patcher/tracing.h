@@ -63,7 +63,7 @@ void tracing_release(struct guest *g);
 /**
  * tracing_prepare - agent in the guest, its tracer chosen, filters set; switched off, nothing armed
  *
- * Return: what agent_load(), options_write() and ftrace_update_ftrace_func() return. Undo: guest_detach().
+ * Return: -EPERM (guest.integrity_guard) what watches the kernel's text is loaded; what agent_load(), options_write() and ftrace_update_ftrace_func() return. Undo: guest_detach().
  */
 must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err);
 

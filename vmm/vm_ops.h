@@ -103,6 +103,17 @@ int vm_gone(const struct vm *vm, struct err *err);
  */
 int vm_open_process(struct vm *vm, pid_t pid, struct err *err);
 
+/* confidential.c */
+
+/**
+ * vm_check_confidential - does the VMM's process hold what only that of a confidential guest does?
+ *
+ * Return: 0; -EACCES (target.confidential).
+ */
+must_check int vm_check_confidential(const struct vm *vm, struct err *err);
+/** vm_refuse_confidential - fail so: @what it is */
+int vm_refuse_confidential(const struct vm *vm, const char *what, struct err *err);
+
 /* vm_mem.c */
 
 /** vm_mem_find - the region that holds @addr; NULL when none does */

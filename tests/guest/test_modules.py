@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules that come and go while the guest is traced."""
 
-from daemon import Daemon
+from daemon import Daemon, problem
 from guest import Guest, wait_for
 from testlib import first_kernel, main
 from truth import attach
@@ -48,10 +48,26 @@ def test_while_all_is_armed(flavour):
         restore = d.delete("/v1/guests/g")["restore"]
         assert restore["verified"] and restore["memory_freed"], restore
         truth.assert_untouched(sites)
+        integrity_guard(g, d, truth, sites)
         g.assert_alive()
         g.assert_no_warnings()
         print(f"{flavour}: {there['functions']} call sites of {MODULE}, {len(names)} of them seen, "
               f"{info['functions']} armed at the end")
+
+
+def integrity_guard(g, d, truth, sites):
+    """A guest that watches its own text is refused before anything is touched. A module of that name will do."""
+    d.attach(g, "g")
+    g.run("sed s/veth/lkrg/g /lib/hvf-modules/veth.ko > /tmp/lkrg.ko; insmod /tmp/lkrg.ko")
+    reply = d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_*"]})
+    problem(reply, 409, "guest.integrity_guard")
+    assert d.get("/v1/guests/g")["agent"]["loaded"] is False
+    truth.assert_untouched(sites, quiet=True)
+    g.run("rmmod lkrg")
+    t = d.trace("g", ["vfs_*"])["id"]
+    d.wait_trace(t, lambda x: x["records"] > 10)
+    d.stop_trace(t)
+    assert d.delete("/v1/guests/g")["restore"]["verified"]
 
 
 if __name__ == "__main__":

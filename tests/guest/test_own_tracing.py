@@ -6,12 +6,10 @@ import re
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import each_kernel, main
+from testlib import last_kernel, main
 from truth import attach
 
 TRACING = "/sys/kernel/tracing"
-# what everybody does all the time, and none of it vfs_*
-OTHERS = re.compile(r"^(?!vfs_)")
 
 
 def own_graph(g):
@@ -49,53 +47,55 @@ def goes_on(d, t, want=1000):
     return info
 
 
-@each_kernel
-def test_while_all_is_armed(flavour):
-    with Guest(flavour) as g, Daemon() as d:
-        truth, sites = attach(g, d)
-        t = d.trace("g", [], mode="overwrite")["id"]
-        d.wait_trace(t, lambda x: x["records"] > 1000)
-        n = own_graph(g)
-        goes_on(d, t)
-        end_own_graph(g)
-        goes_on(d, t)
-        hits = kprobe(g, "vfs_read")
-        assert hits, "its kprobe was not hit"
-        goes_on(d, t)
-        d.stop_trace(t)
-        restore = d.delete("/v1/guests/g")["restore"]
-        assert restore["verified"] and restore["memory_freed"], restore
-        truth.assert_untouched(sites)
-        g.assert_alive()
-        g.assert_no_warnings()
-        print(f"{flavour}: {n} calls by its own function_graph, {hits} hits of its kprobe")
-
-
-@each_kernel
-def test_with_a_dead_daemon(flavour):
+@last_kernel
+def test_own_tracing(flavour):
     with Guest(flavour) as g:
         state = g.dir / "state"
-        d = Daemon(state_dir=state).start()
-        truth, sites = attach(g, d)
-        t = d.trace("g", [], tracer="function_graph", mode="overwrite")["id"]
-        d.wait_trace(t, lambda x: x["records"] > 1000)
-        d.kill9()
-        n = own_graph(g)
-        end_own_graph(g)
-        hits = kprobe(g, "do_sys_openat2")
-        assert hits, "its kprobe was not hit"
-        own_graph(g)
-        bad, _, _ = truth.changed(sites)
-        assert len(bad) > 1000, f"only {len(bad)} sites are still armed"
-        # the next daemon gives back what is left, and the guest's own goes on
         with Daemon(state_dir=state) as d:
-            wait_for("the journal is done", lambda: not d.journals(), 60)
-        assert "vfs_read" in g.run(f"cat {TRACING}/enabled_functions")
-        end_own_graph(g)
+            truth, sites = attach(g, d)
+            t = d.trace("g", [], mode="overwrite")["id"]
+            before = d.wait_trace(t, lambda x: x["records"] > 1000)["functions"]
+            n = own_graph(g)
+            info = d.wait_trace(t, lambda x: x["taken"] > 10, 30)
+            assert info["functions"] < before, info
+            goes_on(d, t)
+            end_own_graph(g)
+            # and all is ours again
+            d.wait_trace(t, lambda x: x["functions"] == before, 30)
+            hits = kprobe(g, "vfs_read")
+            assert hits, "its kprobe was not hit"
+            goes_on(d, t)
+            d.stop_trace(t)
+            restore = d.delete("/v1/guests/g")["restore"]
+            assert restore["verified"] and restore["memory_freed"], restore
         truth.assert_untouched(sites)
+        print(f"{flavour}: {n} calls by its own function_graph, {hits} hits of its kprobe")
+        dead_daemon(g, truth, sites, state)
         g.assert_alive()
         g.assert_no_warnings()
-        print(f"{flavour}: {n} calls by its own function_graph, {hits} hits of its kprobe")
+
+
+def dead_daemon(g, truth, sites, state):
+    """The same with nobody there."""
+    d = Daemon(state_dir=state).start()
+    d.attach(g, "g")
+    t = d.trace("g", [], tracer="function_graph", mode="overwrite")["id"]
+    d.wait_trace(t, lambda x: x["records"] > 1000)
+    d.kill9()
+    n = own_graph(g)
+    end_own_graph(g)
+    hits = kprobe(g, "do_sys_openat2")
+    assert hits, "its kprobe was not hit"
+    own_graph(g)
+    bad, _, _ = truth.changed(sites)
+    assert len(bad) > 1000, f"only {len(bad)} sites are still armed"
+    # the next daemon gives back what is left, and the guest's own goes on
+    with Daemon(state_dir=state) as d:
+        wait_for("the journal is done", lambda: not d.journals(), 60)
+    assert "vfs_read" in g.run(f"cat {TRACING}/enabled_functions")
+    end_own_graph(g)
+    truth.assert_untouched(sites)
+    print(f"with no daemon: {n} calls by its own function_graph, {hits} hits of its kprobe")
 
 
 if __name__ == "__main__":

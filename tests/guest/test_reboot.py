@@ -65,7 +65,7 @@ def test_persistent():
             t = old["continued_by"]
             # its records keep the names of the kernel they were made in
             names = {r["function"] for r in d.get(f"/v1/traces/{old['id']}/records")["items"]}
-            assert "vfs_read" in names and all(n.startswith("vfs_") for n in names), names
+            assert len(names) > 3 and all(n.startswith("vfs_") for n in names), names
             d.delete(f"/v1/traces/{old['id']}")
         truth = Truth(g)  # while it is traced: what is armed differs afterwards
         info = d.wait_trace(t, lambda x: x["records"] > 100, 120)
