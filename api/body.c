@@ -285,6 +285,7 @@ static void take_switches(json_t *doc, struct body_trace *b, struct problem *p)
 	take_bool(doc, "retval", &b->retval, p);
 	take_bool(doc, "args", &b->args, p);
 	take_bool(doc, "switches", &b->switches, p);
+	take_bool(doc, "persistent", &b->persistent, p);
 }
 
 static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
@@ -383,6 +384,7 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 					     "uid",
 					     "cgroup",
 					     "string_max",
+					     "persistent",
 					     NULL };
 	struct body_trace b = { 0 };
 	int r;

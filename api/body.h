@@ -59,6 +59,7 @@ struct body_trace {
 	u32 uid;
 	u64 cgroup;
 	u32 string_max; /* 0 when not given */
+	bool persistent;
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };

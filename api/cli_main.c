@@ -21,6 +21,7 @@ static int cli_help(struct cli *c, int argc, char **argv);
 	"  --switches      task switches, too\n"                                                \
 	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
 #define LAYOUT_OPTION                                                                            \
+	"  --persistent    go on in the kernel that comes after a reboot\n"                      \
 	"  -O NAME         text of function_graph with more columns, by the kernel's names:\n"   \
 	"                  latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail,\n" \
 	"                  funcgraph-retaddr; may be repeated\n"

@@ -203,6 +203,8 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 		return set_bool(a->body, "args", true);
 	case OPT_SWITCHES:
 		return set_bool(a->body, "switches", true);
+	case OPT_PERSISTENT:
+		return set_bool(a->body, "persistent", true);
 	default:
 		return take_calls_option(verb, opt, a->body);
 	}

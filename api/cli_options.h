@@ -4,9 +4,9 @@
 #define API_CLI_OPTIONS_H
 
 #include "api/cli.h"
+#include "base/buf.h"
 #include "tracers/output.h"
 #include "tracers/rec_store.h"
-#include "base/buf.h"
 
 #include <getopt.h>
 
@@ -47,6 +47,7 @@ enum {
 	OPT_STRINGS,
 	OPT_MAX_SIZE,
 	OPT_MAX_AGE,
+	OPT_PERSISTENT,
 };
 
 /* Which system calls: of syscalls and of record -p syscalls. */
@@ -74,6 +75,7 @@ enum {
 		{ "no-sleep-time", no_argument, NULL, OPT_NO_SLEEP_TIME },       \
 		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
 		{ "args", no_argument, NULL, OPT_ARGS }, CALLS_LONG,             \
+		{ "persistent", no_argument, NULL, OPT_PERSISTENT },             \
 		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
 /* clang-format on */
 

@@ -59,7 +59,7 @@ static void add_program(struct vmm_args *a)
 		vmm_arg(a, PROGRAM);
 }
 
-static void own_args(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm)
+static void own_args(struct vmm_args *a, const struct run_opts *o, const struct guest_vmm *vm)
 {
 	add_program(a);
 	vmm_boot_args(a, "--", o);

@@ -49,7 +49,7 @@ static void add_net(struct vmm_args *a, const char *net, size_t i)
 	vmm_arg(a, "virtio-net-pci,netdev=net%zu%s", i, mac ? mac : "");
 }
 
-static void add_machine(struct vmm_args *a, const struct guest_opts *o)
+static void add_machine(struct vmm_args *a, const struct run_opts *o)
 {
 	unsigned long long mib = (o->memory_bytes + (1 << 20) - 1) >> 20;
 
@@ -70,7 +70,7 @@ static void add_machine(struct vmm_args *a, const struct guest_opts *o)
 	vmm_arg(a, "q35,memory-backend=ram");
 }
 
-static void qemu_args(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm)
+static void qemu_args(struct vmm_args *a, const struct run_opts *o, const struct guest_vmm *vm)
 {
 	char socket[2 * PATH_MAX];
 

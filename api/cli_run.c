@@ -58,7 +58,7 @@ static void catch_signals(void)
 }
 
 struct run_args {
-	struct guest_opts guest;
+	struct run_opts guest;
 	const struct vmm_kind *vmm;
 	const char *accel;
 	u64 timeout_ns;
@@ -95,7 +95,7 @@ static int take_number(const char *verb, int opt, struct run_args *a)
 	}
 }
 
-static int take_device(const char *verb, int opt, struct guest_opts *o)
+static int take_device(const char *verb, int opt, struct run_opts *o)
 {
 	switch (opt) {
 	case 'd':
@@ -173,7 +173,7 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 /* QEMU would say it too, but less clearly. */
 static int check_files(const struct run_args *a)
 {
-	const struct guest_opts *q = &a->guest;
+	const struct run_opts *q = &a->guest;
 
 	if (access(q->kernel, R_OK) < 0)
 		return cli_fail("--kernel %s: %s", q->kernel, strerrordesc_np(errno));
@@ -235,7 +235,7 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 	return r == CLI_OK ? -1 : r;
 }
 
-static int check_disks(const struct guest_opts *o)
+static int check_disks(const struct run_opts *o)
 {
 	for (size_t i = 0; i < o->n_disks; i++) {
 		if (disk_is_ambiguous(o->disks[i].path))
@@ -248,7 +248,7 @@ static int check_disks(const struct guest_opts *o)
 }
 
 /* What only QEMU has: "--disk X", "--net user"; NULL: nothing of this guest. And what only ours has. */
-static const char *only_qemu(const struct guest_opts *o)
+static const char *only_qemu(const struct run_opts *o)
 {
 	for (size_t i = 0; i < o->n_nets; i++) {
 		if (strncmp(o->nets[i], "user", 4) == 0)
@@ -257,7 +257,7 @@ static const char *only_qemu(const struct guest_opts *o)
 	return NULL;
 }
 
-static const char *only_own(const struct guest_opts *o)
+static const char *only_own(const struct run_opts *o)
 {
 	for (size_t i = 0; i < o->n_disks; i++) {
 		if (o->disks[i].overlay)
@@ -266,7 +266,7 @@ static const char *only_own(const struct guest_opts *o)
 	return o->vsock ? "--vsock" : NULL;
 }
 
-static const char *qcow2_of(const struct guest_opts *o)
+static const char *qcow2_of(const struct run_opts *o)
 {
 	for (size_t i = 0; i < o->n_disks; i++) {
 		if (disk_is_qcow2(o->disks[i].path))

@@ -4,6 +4,7 @@
 #include "api/cli_options.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -123,6 +124,75 @@ static int release(struct cli *c, const struct trace_args *a)
 	return status;
 }
 
+/* The id of the trace that goes on with @id after a reboot; NULL: it was not cut off so, or not yet. */
+static char *successor(struct cli *c, const char *id, bool *cut_off_ret)
+{
+	struct cli_reply r = { 0 };
+	char path[64], *next = NULL;
+	const char *code;
+
+	*cut_off_ret = false;
+	snprintf(path, sizeof(path), "/v1/traces/%s", id);
+	if (cli_call(c, "GET", path, NULL, &r) == CLI_OK && r.status == 200 && r.doc) {
+		code = json_string_value(json_object_get(json_object_get(r.doc, "error"), "code"));
+		*cut_off_ret = code && strcmp(code, "guest.rebooted") == 0;
+		if (json_is_string(json_object_get(r.doc, "continued_by")))
+			next = strdup(json_string_value(json_object_get(r.doc, "continued_by")));
+	}
+	cli_reply_deinit(&r);
+	return next;
+}
+
+/* A persistent trace whose guest was rebooted: wait for the one that goes on. NULL: there is none. */
+static char *wait_successor(struct cli *c, const char *id)
+{
+	const struct timespec step = { .tv_nsec = 300 * 1000 * 1000 };
+	struct cli_reply r = { 0 };
+	bool cut_off;
+	char path[64], *next = successor(c, id, &cut_off);
+	sigset_t set;
+
+	cli_follow_signals(&set);
+	if (cut_off)
+		fputs("the guest was rebooted; going on when it is up\n", stderr);
+	while (!next && cut_off && sigtimedwait(&set, NULL, &step) < 0)
+		next = successor(c, id, &cut_off);
+	if (!next)
+		return NULL;
+	snprintf(path, sizeof(path), "/v1/traces/%s", id);
+	(void)cli_call(c, "DELETE", path, NULL, &r);
+	cli_reply_deinit(&r);
+	return next;
+}
+
+static u64 less(u64 a, u64 b)
+{
+	return a > b ? a - b : 1;
+}
+
+/* Its stream, and after reboots those of what goes on. *@id becomes the last one's. */
+static int follow_all(struct cli *c, const struct trace_args *a, struct cli_follow *f, char **id)
+{
+	bool persistent = json_is_true(json_object_get(a->body, "persistent"));
+	u64 start = clock_ns(CLOCK_MONOTONIC);
+	int status;
+
+	for (;;) {
+		char *next = NULL;
+
+		f->trace = *id;
+		status = cli_follow(c, f);
+		if (status == CLI_OK && persistent)
+			next = wait_successor(c, *id);
+		if (!next)
+			return status;
+		free(*id);
+		*id = next;
+		if (a->duration_ns)
+			f->duration_ns = less(a->duration_ns, clock_ns(CLOCK_MONOTONIC) - start);
+	}
+}
+
 static int follow(struct cli *c, const struct trace_args *a, int fd, const char *accept)
 {
 	_cleanup_free_ char *path = cli_guest_path(a->guest, "/traces");
@@ -148,12 +218,11 @@ static int follow(struct cli *c, const struct trace_args *a, int fd, const char 
 		return status;
 	if (!id)
 		return cli_fail("out of memory");
-	f.trace = id;
 	status = open_store(a, fd, &f.store);
 	if (status == CLI_OK && a->release)
 		status = release(c, a);
 	if (status == CLI_OK)
-		status = cli_follow(c, &f);
+		status = follow_all(c, a, &f, &id);
 	rec_store_destroy(f.store);
 	return finish(c, id, status);
 }
@@ -233,6 +302,8 @@ int cli_record(struct cli *c, int argc, char **argv)
 	status = trace_args_parse(c, argc, argv, "p:o:" TRACE_SHORT, longs, &a);
 	if (status == -1 && !a.output)
 		status = cli_usage(argv[0], "-o FILE is needed");
+	if (status == -1 && json_is_true(json_object_get(a.body, "persistent")))
+		status = cli_usage(argv[0], "a recording is of one kernel: no --persistent");
 	a.store = true;
 	if (status == -1)
 		status = to_file(c, &a, "application/vnd.hvftrace.recording");
@@ -311,6 +382,8 @@ int cli_profile(struct cli *c, int argc, char **argv)
 
 	trace_args_init(&a, "function_graph");
 	status = trace_args_parse(c, argc, argv, TRACE_SHORT, longs, &a);
+	if (status == -1 && json_is_true(json_object_get(a.body, "persistent")))
+		status = cli_usage(argv[0], "a profile is of one kernel: no --persistent");
 	/* a guest's name has no slash, and a file beside us is meant when there is one */
 	if (status == -1 && (strchr(a.guest, '/') || access(a.guest, F_OK) == 0))
 		status = cli_profile_file(c, a.guest, a.sort);

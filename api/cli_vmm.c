@@ -37,7 +37,7 @@ void vmm_arg(struct vmm_args *a, const char *fmt, ...)
 	va_end(ap);
 }
 
-void vmm_boot_args(struct vmm_args *a, const char *dash, const struct guest_opts *o)
+void vmm_boot_args(struct vmm_args *a, const char *dash, const struct run_opts *o)
 {
 	const char *append = o->append ? o->append : "";
 	bool console = strstr(append, "console=");
@@ -251,7 +251,7 @@ static int lock_dir(const struct guest_vmm *vm, const char *name, int *fd_ret)
 }
 
 /* With what it is to inherit: the lock, and its end of the console's pipe. */
-static int start_locked(const struct guest_opts *o, const volatile sig_atomic_t *interrupted,
+static int start_locked(const struct run_opts *o, const volatile sig_atomic_t *interrupted,
 			struct guest_vmm *vm, int lock)
 {
 	_cleanup_close_ int console = -1;
@@ -284,7 +284,7 @@ static int start_locked(const struct guest_opts *o, const volatile sig_atomic_t 
 	return status;
 }
 
-int vmm_start(const struct vmm_kind *kind, const struct guest_opts *o,
+int vmm_start(const struct vmm_kind *kind, const struct run_opts *o,
 	      const volatile sig_atomic_t *interrupted, struct guest_vmm *ret)
 {
 	_cleanup_close_ int lock = -1;

@@ -20,7 +20,7 @@ struct guest_disk {
 	const char *overlay; /* NULL: none */
 };
 
-struct guest_opts {
+struct run_opts {
 	const char *kernel, *initrd, *append; /* the latter two may be NULL */
 	struct guest_disk disks[GUEST_MAX_DISKS];
 	size_t n_disks;
@@ -58,13 +58,13 @@ struct vmm_args {
 void vmm_arg(struct vmm_args *a, const char *fmt, ...) printf_like(2, 3);
 
 /* vmm_boot_args - kernel, initrd and command line; @dash is what options begin with */
-void vmm_boot_args(struct vmm_args *a, const char *dash, const struct guest_opts *o);
+void vmm_boot_args(struct vmm_args *a, const char *dash, const struct run_opts *o);
 
 /* A program that runs guests. It must take itself into the background once the guest runs. */
 struct vmm_kind {
 	const char *name;
 	/* required; its command line, the program's name or path first */
-	void (*args)(struct vmm_args *a, const struct guest_opts *o, const struct guest_vmm *vm);
+	void (*args)(struct vmm_args *a, const struct run_opts *o, const struct guest_vmm *vm);
 	const char *socket; /* its name in the folder */
 	bool by_pid; /* the target is pid:PID, else qemu:SOCKET */
 	bool needs_drain; /* its console goes to console_fd, as it would write without end */
@@ -111,7 +111,7 @@ must_check int console_drain(const char *path, int *fd_ret);
  *
  * Return: exit status; a failure is reported.
  */
-int vmm_start(const struct vmm_kind *kind, const struct guest_opts *o,
+int vmm_start(const struct vmm_kind *kind, const struct run_opts *o,
 	      const volatile sig_atomic_t *interrupted, struct guest_vmm *ret);
 
 /** vmm_is_alive - does its process still run? */

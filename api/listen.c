@@ -267,7 +267,7 @@ int listen_adopt(int fd, struct listen_socket *ret, struct err *err)
 		snprintf(ret->name, sizeof(ret->name), "unix:%.*s",
 			 (int)(len - offsetof(struct sockaddr_un, sun_path)), local->sun_path);
 	} else if (addr.ss_family == AF_INET || addr.ss_family == AF_INET6) {
-		name_tcp(fd, ret->name, sizeof(ret->name));
+		name_tcp(fd, "tcp", ret->name, sizeof(ret->name));
 		ret->is_tcp = true;
 		if (!is_loopback(&addr))
 			return err_set(err, -EACCES, ERR_BAD_REQUEST, 0,

@@ -17,7 +17,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define RECOVER_AGAIN_S 10
+#define RECOVER_AGAIN_S 10 /* a multiple of the next */
+#define LOOK_S          1
 
 /* Block the signals that stop us, before there are threads, so that only wait_for_stop() gets them. */
 static void block_signals(sigset_t *set)
@@ -115,12 +116,17 @@ static bool recover_now(const char *state_dir, struct server *srv)
 static bool wait_for_signal(const char *state_dir, struct server *srv, const sigset_t *signals,
 			    bool recovered)
 {
-	const struct timespec again = { .tv_sec = RECOVER_AGAIN_S };
+	const struct timespec again = { .tv_sec = LOOK_S };
+	unsigned looked = 0;
 	int sig;
 
 	do {
 		sig = sigtimedwait(signals, NULL, &again);
-		if (sig < 0 && errno == EAGAIN &&
+		if (sig >= 0 || errno != EAGAIN)
+			continue;
+		registry_continue(server_registry(srv), server_work(srv));
+		looked += LOOK_S;
+		if (looked % RECOVER_AGAIN_S == 0 &&
 		    (registry_left_behind(server_registry(srv)) || !recovered))
 			recovered = recover_now(state_dir, srv);
 	} while (sig < 0);
@@ -141,7 +147,7 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 	_cleanup_close_ int lock = -1;
 	struct server *srv = NULL;
 	unsigned n_failed;
-	bool recovered;
+	bool recovered = true;
 	u32 n_restored = 0;
 	size_t n = 0;
 	int r;
@@ -157,19 +163,18 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 		r = state_dir_lock(o->state_dir, &lock, err);
 	if (r < 0)
 		return r;
-	/* before anybody can ask for more: what a daemon that died left in guests */
-	recovered = recover(o->state_dir, &n_restored);
 	r = open_all(o, sockets, &n, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
 	if (r == 0)
-		tell_restored(srv, n_restored);
-	if (r == 0)
 		r = serve(o, sockets, n, srv, err);
-	if (r == 0)
+	if (r == 0) {
 		systemd_notify("READY=1");
-	if (r == 0)
+		/* what a daemon that died left in guests; who asks for one of these meanwhile does it himself */
+		recovered = recover(o->state_dir, &n_restored);
+		tell_restored(srv, n_restored);
 		recovered = wait_for_signal(o->state_dir, srv, signals, recovered);
+	}
 	systemd_notify("STOPPING=1");
 	n_failed = server_destroy(srv);
 	for (size_t i = 0; i < n; i++)

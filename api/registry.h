@@ -25,6 +25,7 @@
 
 struct events;
 struct hub;
+struct work;
 struct registry;
 
 enum entry_state {
@@ -55,6 +56,10 @@ struct trace_entry {
 	struct guest_entry *guest; /* a reference */
 	json_t *request; /* what was asked for, with a mode; registry_trace_request() */
 	char snapshot_of[24]; /* "" for none */
+	bool persistent;
+	/* the registry's lock: */
+	char continued_by[24]; /* after a reboot, the trace that goes on */
+	bool going_on; /* registry_continue() is at it */
 	pthread_mutex_t op;
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
@@ -123,6 +128,17 @@ struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret);
  */
 must_check int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 				    struct trace_entry **ret, struct err *err);
+
+/**
+ * registry_continue - after reboots: renew guests that persistent traces were cut off in, and start these again
+ *
+ * A persistent trace that failed with guest.rebooted gets a successor, persistent as well, as soon as the
+ * guest's new kernel is up. Each is tried in a worker of its own. Context: one thread, every now and then.
+ */
+void registry_continue(struct registry *reg, struct work *work);
+
+/** registry_continued_by - the id of the trace that goes on with @t, or "" */
+void registry_continued_by(struct trace_entry *t, char id_ret[24]);
 
 /**
  * registry_trace_change - change a running trace whose user the caller is

@@ -161,6 +161,7 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 
 	if (!t)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another trace");
+	t->persistent = body->persistent;
 	registry_trace_opts(body, &opts);
 	r = trace_start(g->guest, &opts, &t->trace, err);
 	if (r < 0) {

@@ -66,11 +66,13 @@ static bool take_batch(struct export_job *j, struct trace *t)
 		put_gap(j, MIN(page.oldest_seq, j->until + 1));
 		return j->after < j->until;
 	}
+	trace_names_lock(t);
 	for (size_t i = 0; i < page.n && j->recs[i].seq <= j->until; i++) {
 		put_gap(j, j->recs[i].seq);
 		export_record(j->export, &j->out, &j->recs[i], &names);
 		j->after = j->recs[i].seq;
 	}
+	trace_names_unlock(t);
 	return r == 0 && page.n && j->after < j->until;
 }
 

@@ -5,6 +5,8 @@
 #include "api/resources.h"
 #include "api/server.h"
 #include "tracers/filter.h"
+#define LOG_PREFIX "functions"
+#include "base/log.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -151,6 +153,15 @@ static json_t *page(const struct kernel *k, const struct selection *sel)
 	return json_pack("{s:o, s:o}", "items", items, "next_cursor", next ? next : json_null());
 }
 
+/* What a guest that cannot be read now was like is what there is to tell. */
+static void refresh(struct guest *g, bool fresh)
+{
+	struct err err = { 0 };
+
+	if (guest_refresh(g, fresh, &err))
+		log_debug("%s", err.msg);
+}
+
 void res_functions_list(struct request *rq)
 {
 	struct guest_entry *g;
@@ -167,6 +178,8 @@ void res_functions_list(struct request *rq)
 		return;
 	}
 	guest_lock(g->guest);
+	/* the pages of one list are of one moment, unless modules come or go */
+	refresh(g->guest, !request_query(rq, "cursor"));
 	k = guest_kernel(g->guest);
 	r = apply_cursor(rq, k, &sel);
 	if (r == 0)
@@ -198,6 +211,7 @@ void res_modules_list(struct request *rq)
 		return;
 	}
 	guest_lock(g->guest);
+	refresh(g->guest, false);
 	k = guest_kernel(g->guest);
 	modules = kernel_modules(k);
 	for (size_t i = 0; items && i < kernel_module_count(k); i++) {

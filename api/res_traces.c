@@ -49,7 +49,7 @@ static json_t *options_doc(json_t *request)
 	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
 					       "threshold_ns", "irqs",          "sleep_time",
 					       "retval",       "args",          "switches",
-					       "failed" };
+					       "failed",       "persistent" };
 	json_t *doc = json_object(), *v;
 
 	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
@@ -86,6 +86,16 @@ static json_t *calls_doc(const struct trace_info *i)
 			 "orphans", (json_int_t)i->n_orphans);
 }
 
+/* Of a guest with a life of its own. */
+static json_t *life_doc(struct trace_entry *t, const struct trace_info *i)
+{
+	char next[24];
+
+	registry_continued_by(t, next);
+	return json_pack("{s:I, s:o}", "taken", (json_int_t)i->n_taken, "continued_by",
+			 next[0] ? json_string(next) : json_null());
+}
+
 json_t *trace_doc(struct trace_entry *t)
 {
 	json_t *request = registry_trace_request(t), *doc;
@@ -110,6 +120,7 @@ json_t *trace_doc(struct trace_entry *t)
 			       (json_int_t)i.oldest_seq, "lost", (json_int_t)i.n_lost, "lost_ring",
 			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn,
 			       "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
+	json_object_update_new(doc, life_doc(t, &i));
 	json_object_update_new(
 		doc, json_pack("{s:b, s:o}", "tracing_on", i.state == TRACE_RUNNING && !i.paused,
 			       "snapshot_of",
@@ -352,7 +363,9 @@ static void add_page(struct buf *b, struct trace_entry *t, const struct trace_re
 	buf_addf(b, "{\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
 		 (unsigned long long)i.n_records, (unsigned long long)i.n_lost,
 		 state_names[i.state]);
+	trace_names_lock(t->trace);
 	after = add_items(b, recs, n, full, after, calls, &names);
+	trace_names_unlock(t->trace);
 	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
 

@@ -36,6 +36,7 @@ struct stream {
 	u64 lost_here; /* records that were overwritten before this client took them */
 	struct output_meta meta;
 	struct output_names names; /* the trace's, while it is in use */
+	u64 seq; /* of the record that is being written */
 	struct rec_writer *writer; /* STREAM_RECORDING */
 	struct out_layout *layout; /* STREAM_TEXT */
 	struct sys_out *sys; /* syscalls, all but STREAM_RECORDING */
@@ -96,6 +97,21 @@ bool stream_choose(const char *accept, enum stream_format *ret)
 static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
 	return trace_sym(arg, addr, ret, off_ret);
+}
+
+/* As of the record that is being written. */
+static bool sym_then(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	struct stream *s = arg;
+
+	return trace_sym_then(s->trace->trace, s->seq, addr, ret, off_ret);
+}
+
+static bool func_then(void *arg, u64 ip, struct kernel_func *ret)
+{
+	struct stream *s = arg;
+
+	return trace_func(s->trace->trace, ip, ret);
 }
 
 static bool func(void *arg, u64 ip, struct kernel_func *ret)
@@ -242,6 +258,7 @@ static void fill_from(struct stream *s, struct trace *t)
 	}
 	for (size_t k = 0; k < page.n; k++) {
 		put_gap(s, s->recs[k].seq);
+		s->seq = s->recs[k].seq;
 		put_record(s, &s->recs[k]);
 		s->after = s->recs[k].seq;
 	}
@@ -256,12 +273,16 @@ static void put_held(struct stream *s)
 	struct output_names names = { .sym = no_sym };
 	bool used = s->layout && registry_trace_use(s->trace);
 
-	if (used)
-		names = stream_names(s->trace->trace);
+	if (used) {
+		names = (struct output_names){ .sym = sym_then, .func = func_then, .arg = s };
+		trace_names_lock(s->trace->trace);
+	}
 	if (s->layout)
 		out_layout_flush(s->layout, &s->out, &names);
-	if (used)
+	if (used) {
+		trace_names_unlock(s->trace->trace);
 		registry_trace_unuse(s->trace);
+	}
 }
 
 /* Quiet for a while. No id: what goes on after a system call must not begin in the middle of the next. */
@@ -284,8 +305,10 @@ static bool fill(struct stream *s)
 	buf_reset(&s->out);
 	s->off = 0;
 	if (registry_trace_use(s->trace)) {
-		s->names = stream_names(s->trace->trace);
+		s->names = (struct output_names){ .sym = sym_then, .func = func_then, .arg = s };
+		trace_names_lock(s->trace->trace);
 		fill_from(s, s->trace->trace);
+		trace_names_unlock(s->trace->trace);
 		s->names = (struct output_names){ .sym = no_sym };
 		registry_trace_unuse(s->trace);
 	} else {

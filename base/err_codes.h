@@ -25,6 +25,7 @@
 	X(ERR_TARGET_NO_LIBVIRT, "target.no_libvirt",          422, "install libvirt's client library (libvirt0), or use qemu: or pid:") \
 	X(ERR_TARGET_NO_DOMAIN,  "target.no_domain",           404, "list the domains with virsh list --all, or hvftrace ls") \
 	X(ERR_TARGET_OFF,        "target.not_running",         409, "start the domain first (virsh start NAME)")            \
+	X(ERR_TARGET_SEALED,     "target.confidential",        422, "the guest's memory is kept from its host (SEV, TDX): it cannot be traced") \
 	X(ERR_LIBVIRT,           "libvirt.unreachable",        503, "start libvirtd; what waits for it is tried again")     \
 	X(ERR_VMM_GONE,          "vmm.gone",                   410, "the VMM's process ended; attach again once it runs")   \
 	X(ERR_VMM_PROTOCOL,      "vmm.protocol",               502, "the VMM answered something unexpected; see the log")   \
@@ -45,6 +46,7 @@
 	X(ERR_GUEST_CHANGED,     "guest.text_changed",         409, "the bytes found are not the ones expected; nothing was written there") \
 	X(ERR_GUEST_GATE,        "guest.gate_timeout",         504, "no task passed the gate; is the guest idle or hung?")  \
 	X(ERR_GUEST_ALLOC,       "guest.alloc_failed",         507, "the guest's kernel has no memory to lend")             \
+	X(ERR_GUEST_GUARD,       "guest.integrity_guard",      409, "the guest checks its own kernel's text; unload that, or leave it alone") \
 	X(ERR_JOURNAL,           "journal.failed",             500, "the state directory must be writable and not full")    \
 	X(ERR_FILTER_EMPTY,      "filter.no_match",            422, "list names with hvftrace functions G GLOB")            \
 	X(ERR_FILTER_PID,        "filter.no_such_pid",         422, "the pid is one of the guest's, not of the host")       \

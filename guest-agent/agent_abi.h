@@ -324,7 +324,8 @@ struct agent_header {
 	agent_u64 frames_off; /* of struct agent_frame [nr_frames], from the start of data */
 	agent_u64 reclaim_off; /* of agent_u32 [nr_frames]: frame numbers + 1 */
 	agent_u64 reclaim_head; /* agent: next index to take; never wraps */
-	agent_u64 pad2[7];
+	agent_u64 taken; /* sites that the interlock gave to the guest's own tracing; it counts */
+	agent_u64 pad2[6];
 	agent_u64 reclaim_tail; /* H: next index to fill; head + nr_frames at most */
 	/* H, change only while not enabled */
 	agent_u32 options; /* AGENT_OPT_* */

@@ -10,6 +10,7 @@
 #include "guest-agent/agent_abi.h"
 #include "patcher/gate.h"
 #include "patcher/graph.h"
+#include "patcher/interlock.h"
 #include "patcher/quiesce.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
@@ -72,7 +73,8 @@ static int layout(struct guest *g, struct err *err)
 			       "no room for %u rings of %llu records", h->nr_cpus,
 			       (unsigned long long)slots);
 	g->agent.data_bytes = agent_data_bytes(h);
-	g->agent.text_bytes = agent_text_bytes(h);
+	g->agent.interlock = agent_text_bytes(h);
+	g->agent.text_bytes = g->agent.interlock + AGENT_INTERLOCK_BYTES;
 	return 0;
 }
 
@@ -141,21 +143,6 @@ static int check_pages(struct guest *g, u64 addr, u64 bytes, bool text, struct e
 	return 0;
 }
 
-/*
- * How the guest's own functions return: where its mitigations (retbleed, SRSO, ITS) want something
- * else than a plain ret, x86_return_thunk says what (v6.1 arch/x86/kernel/cpu/bugs.c).
- */
-static s64 return_thunk(struct guest *g)
-{
-	u64 var, plain, thunk;
-
-	if (kernel_sym(g->k, "x86_return_thunk", &var) ||
-	    kernel_sym(g->k, "__x86_return_thunk", &plain) ||
-	    guest_read(g, var, &thunk, sizeof(thunk), NULL) || thunk == plain)
-		return 0;
-	return (s64)thunk;
-}
-
 static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 {
 	static const struct {
@@ -194,7 +181,7 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 	/* there since v5.12 with CONFIG_SMP */
 	v[AGENT_FIX_TASK_MIGRATE] =
 		kernel_btf_offset(g->k, "task_struct", "migration_disabled", &off) ? -1 : (s64)off;
-	v[AGENT_FIX_RETURN] = return_thunk(g);
+	v[AGENT_FIX_RETURN] = (agent_s64)guest_return_thunk(g);
 	for (size_t i = 0; i < ARRAY_SIZE(guest_calls); i++)
 		v[guest_calls[i].fix] =
 			kernel_sym(g->k, guest_calls[i].name, &fn) ? 0 : (agent_s64)fn;
@@ -212,6 +199,18 @@ static int write_pieces(struct guest *g, const struct vm_text *pieces, size_t n,
 	if (vm_resume(g->vm, rc ? NULL : err))
 		return rc ? rc : -EIO;
 	return rc;
+}
+
+static int write_interlock(struct guest *g, u8 *page, struct err *err)
+{
+	const struct interlock_place p = {
+		.code = g->agent.text + g->agent.interlock,
+		.ours = g->agent.text + agent_blob_get()->ftrace_caller,
+		.count = g->agent.data + offsetof(struct agent_header, taken),
+	};
+
+	memset(page, 0xcc, AGENT_INTERLOCK_BYTES);
+	return interlock_code(g, &p, page, err);
 }
 
 static int write_text(struct guest *g, struct err *err)
@@ -234,6 +233,9 @@ static int write_text(struct guest *g, struct err *err)
 			       "the agent's text at 0x%llx does not reach its data at 0x%llx",
 			       (unsigned long long)g->agent.text,
 			       (unsigned long long)g->agent.data);
+	rc = write_interlock(g, text + g->agent.interlock, err);
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < n; i++) {
 		pieces[i].addr = gva(g->agent.text + i * sizeof(pieces[i].bytes));
 		pieces[i].len = sizeof(pieces[i].bytes);

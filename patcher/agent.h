@@ -8,6 +8,9 @@
 
 #include "patcher/guest_priv.h"
 
+/* Behind the blob and its trampolines, a page of its own: the interlock. */
+#define AGENT_INTERLOCK_BYTES PAGE_SIZE
+
 /**
  * agent_load - bring the agent into the guest; nothing calls it yet
  *

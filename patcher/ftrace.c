@@ -5,37 +5,48 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "guest-agent/agent_abi.h"
+#include "patcher/interlock.h"
 #include "patcher/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Pass 1, nothing written: what each site holds and what it will hold. */
-static int plan(struct guest *g, const u32 *site, size_t n, struct text_change *c, struct err *err)
+/* What one site holds and what it will hold. */
+static int plan_site(struct guest *g, u32 site, struct text_change *c, struct err *err)
 {
-	const struct ftrace_site *sites = kernel_sites(g->k);
+	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+	const struct ftrace_site *s = &kernel_sites(g->k)[site];
+	const u8 *rest = g->baseline + (size_t)site * MCOUNT_INSN_SIZE;
 	u64 caller = g->agent.text + agent_blob_get()->ftrace_caller;
 
-	for (size_t i = 0; i < n; i++) {
-		const struct ftrace_site *s = &sites[site[i]];
-		const u8 *rest = g->baseline + (size_t)site[i] * MCOUNT_INSN_SIZE;
+	*c = (struct text_change){ .addr = s->ip, .rec = s->rec, .len = MCOUNT_INSN_SIZE };
+	if (!insn_is_site_nop(rest))
+		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, s->ip,
+			       "%s at 0x%llx is not one nop of 5 bytes: %02x %02x %02x %02x %02x",
+			       s->name, (unsigned long long)s->ip, rest[0], rest[1], rest[2],
+			       rest[3], rest[4]);
+	/* the only one that the interlock puts back: what 64-bit kernels have had on all but the oldest CPUs */
+	if (memcmp(rest, nop, sizeof(nop)))
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, s->ip,
+			       "%s at 0x%llx has a nop of an old kind", s->name,
+			       (unsigned long long)s->ip);
+	memcpy(c->old, rest, MCOUNT_INSN_SIZE);
+	if (insn_make_call(s->ip, caller, c->new))
+		return err_set(err, -ERANGE, ERR_GUEST_UNSUPPORTED, s->ip,
+			       "%s at 0x%llx is out of reach of the agent at 0x%llx", s->name,
+			       (unsigned long long)s->ip, (unsigned long long)caller);
+	return 0;
+}
 
-		c[i] = (struct text_change){ .addr = s->ip,
-					     .rec = s->rec,
-					     .len = MCOUNT_INSN_SIZE };
-		if (!insn_is_site_nop(rest))
-			return err_set(
-				err, -EINVAL, ERR_GUEST_CHANGED, s->ip,
-				"%s at 0x%llx is not one nop of 5 bytes: %02x %02x %02x %02x %02x",
-				s->name, (unsigned long long)s->ip, rest[0], rest[1], rest[2],
-				rest[3], rest[4]);
-		memcpy(c[i].old, rest, MCOUNT_INSN_SIZE);
-		if (insn_make_call(s->ip, caller, c[i].new))
-			return err_set(err, -ERANGE, ERR_GUEST_UNSUPPORTED, s->ip,
-				       "%s at 0x%llx is out of reach of the agent at 0x%llx",
-				       s->name, (unsigned long long)s->ip,
-				       (unsigned long long)caller);
+/* Pass 1, nothing written. */
+static int plan(struct guest *g, const u32 *site, size_t n, struct text_change *c, struct err *err)
+{
+	for (size_t i = 0; i < n; i++) {
+		int rc = plan_site(g, site[i], &c[i], err);
+
+		if (rc)
+			return rc;
 	}
 	text_sort(c, n);
 	return 0;
@@ -105,9 +116,15 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 		return rc;
 	count(c, n, &before);
 	m = keep(c, n, TEXT_TODO);
+	/* from before the first site is armed until after the last one is back */
+	rc = interlock_in(g, g->agent.text + g->agent.interlock, err);
+	if (rc)
+		return rc;
 	rc = text_journal(g, c, m, JOURNAL_SITE, err);
 	if (rc) { /* nothing was written */
-		if (journal_undone(g->journal, JOURNAL_SITE, NULL))
+		struct err undo = { 0 };
+
+		if (journal_undone(g->journal, JOURNAL_SITE, NULL) || interlock_out(g, &undo))
 			err_wrap(err, "the journal is damaged too");
 		return rc;
 	}
@@ -171,6 +188,11 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	struct guest_restore r = { 0 };
 	int rc;
 
+	if (!g->n_armed) {
+		if (ret)
+			*ret = r;
+		return interlock_out(g, err);
+	}
 	/* swapped back when it fails, so that it can be tried again */
 	text_swap(g->armed, g->n_armed);
 	fault_point("disarm.start");
@@ -185,8 +207,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	if (ret)
 		*ret = r;
 	fault_point("disarm.written");
-	if (g->n_armed)
-		rc = journal_undone(g->journal, JOURNAL_SITE, err);
+	rc = journal_undone(g->journal, JOURNAL_SITE, err);
 	if (rc) {
 		text_swap(g->armed, g->n_armed);
 		return rc;
@@ -194,7 +215,107 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
+	return interlock_out(g, err);
+}
+
+static int by_addr(const void *a, const void *b)
+{
+	const struct text_change *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Those of @site that are not armed, planned and checked; how many can be. */
+static int plan_more(struct guest *g, const u32 *site, size_t n, struct text_change *c,
+		     size_t *m_ret, struct err *err)
+{
+	size_t m = 0;
+	int rc;
+
+	for (size_t i = 0; i < n; i++) {
+		if (site[i] >= g->n_baseline || plan_site(g, site[i], &c[m], NULL))
+			continue;
+		if (!g->n_armed || !bsearch(&c[m], g->armed, g->n_armed, sizeof(*c), by_addr))
+			m++;
+	}
+	text_sort(c, m);
+	rc = text_check(g, c, m, err);
+	*m_ret = rc ? 0 : keep(c, m, TEXT_TODO);
 	return rc;
+}
+
+int ftrace_make_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret, struct err *err)
+{
+	_cleanup_free_ struct text_change *c = calloc(n ? n : 1, sizeof(*c));
+	struct text_change *all;
+	size_t m;
+	int rc;
+
+	*n_ret = 0;
+	if (!c)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
+	if (!g->agent.loaded || !g->hook)
+		return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the guest has no armed call sites");
+	rc = plan_more(g, site, n, c, &m, err);
+	if (rc || !m)
+		return rc;
+	all = reallocarray(g->armed, g->n_armed + m, sizeof(*all));
+	if (!all)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", m);
+	g->armed = all;
+	rc = text_journal(g, c, m, JOURNAL_SITE, err);
+	if (rc) /* nothing was written; what is noted is verified before it is undone */
+		return rc;
+	fault_point("arm.more_journalled");
+	rc = text_apply(g, c, m, err);
+	for (size_t i = 0; i < m; i++)
+		*n_ret += c[i].result == TEXT_DONE;
+	memcpy(g->armed + g->n_armed, c, m * sizeof(*c));
+	g->n_armed += m;
+	text_sort(g->armed, g->n_armed);
+	return rc;
+}
+
+/*
+ * Is it still ours to look after? What holds our call is, wherever its record went: v6.1 ftrace_free_mem()
+ * moves records. Else, with another record or none, its module went away, and what is there now is another's.
+ */
+static bool still_ours(struct guest *g, struct text_change *c)
+{
+	const struct ftrace_site *s = kernel_site_at(g->k, c->addr);
+	u8 found[MCOUNT_INSN_SIZE];
+
+	if (s && s->rec == c->rec)
+		return true;
+	if (guest_read(g, c->addr, found, sizeof(found), NULL) ||
+	    memcmp(found, c->new, sizeof(found)))
+		return false;
+	if (s)
+		c->rec = s->rec;
+	return true;
+}
+
+int ftrace_sort_out(struct guest *g, struct ftrace_counts *counts_ret, struct err *err)
+{
+	size_t kept = 0, n_todo = 0, n_gone;
+	int rc;
+
+	for (size_t i = 0; i < g->n_armed; i++) {
+		if (still_ours(g, &g->armed[i]))
+			g->armed[kept++] = g->armed[i];
+	}
+	n_gone = g->n_armed - kept;
+	g->n_armed = kept;
+	rc = text_check(g, g->armed, g->n_armed, err);
+	for (size_t i = 0; !rc && i < g->n_armed; i++)
+		n_todo += g->armed[i].result == TEXT_TODO;
+	if (!rc && n_todo)
+		rc = text_apply(g, g->armed, g->n_armed, err);
+	if (rc)
+		return rc;
+	count(g->armed, g->n_armed, counts_ret);
+	counts_ret->n_gone += n_gone;
+	return 0;
 }
 
 /* One instruction in the agent's text. Not journalled: that goes away as a whole. */

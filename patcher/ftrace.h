@@ -41,6 +41,25 @@ must_check int ftrace_make_call(struct guest *g, const u32 *site, size_t n,
 must_check int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err);
 
 /**
+ * ftrace_make_more - sites that came later, while others are armed
+ * @n_ret: how many of them are armed now that were not before
+ *
+ * As ftrace_make_call(), but a site that is armed already, in use, or does not hold the nop expected, is left
+ * alone. Context: guest lock held. Return: 0; what text_apply() returns.
+ */
+must_check int ftrace_make_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret,
+				struct err *err);
+
+/**
+ * ftrace_sort_out - what became of the armed sites
+ *
+ * Sites that the guest's own tracing took over and has let go of are armed again; those whose module went away
+ * are forgotten: nothing is written where they were. Context: guest lock held, kernel tables fresh.
+ * Return: 0; what text_apply() returns.
+ */
+must_check int ftrace_sort_out(struct guest *g, struct ftrace_counts *counts_ret, struct err *err);
+
+/**
  * ftrace_update_ftrace_func - patch ftrace_call [agent] to jump to @offset in the agent's text
  *
  * Before and after: a 5-byte jmp. Context: guest lock held; sites may be live. Undo: the same with

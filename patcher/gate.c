@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "patcher/interlock.h"
 #include "patcher/quiesce.h"
 #include "patcher/text.h"
 
@@ -26,7 +27,8 @@ struct mailbox {
 	u64 args[4];
 	u64 ret;
 	u64 seq;
-	u64 pad[8];
+	u64 taken; /* gate sites that the interlock gave to the guest's own tracing */
+	u64 pad[7];
 };
 _Static_assert(sizeof(struct mailbox) == 128, "mailbox");
 _Static_assert(offsetof(struct mailbox, ret) == 48, "mailbox");
@@ -41,13 +43,16 @@ enum mailbox_state {
 #define CALL_COME_BY_NS (15 * NSEC_PER_SEC)
 #define CALL_RUN_NS     (60 * NSEC_PER_SEC)
 #define CLOSE_NS        (10 * NSEC_PER_SEC)
+#define ARM_AGAIN_NS    NSEC_PER_SEC
 #define POLL_NS         (300000ull)
 #define GATE_MAX_BYTES  512u
+#define TEXT_MAX_BYTES  (1ull << 30) /* KERNEL_IMAGE_SIZE */
+#define LARGE_PAGE      (2ull << 20)
 
 struct gate {
 	struct guest *g;
 	u64 cave;
-	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX */
+	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX; the interlock's INTERLOCK_BYTES come last */
 	u64 mailbox;
 	u64 seq;
 	struct text_change *code;
@@ -108,6 +113,21 @@ static int make_code(struct gate *gate, u8 *code, struct err *err)
 	return 0;
 }
 
+static u64 interlock_addr(const struct gate *gate)
+{
+	return gate->cave + gate->code_bytes - INTERLOCK_BYTES;
+}
+
+static int make_interlock(struct gate *gate, u8 *code, struct err *err)
+{
+	const struct interlock_place p = { .code = interlock_addr(gate),
+					   .ours = gate->cave,
+					   .count = gate->mailbox +
+						    offsetof(struct mailbox, taken) };
+
+	return interlock_code(gate->g, &p, code + gate->code_bytes - INTERLOCK_BYTES, err);
+}
+
 /* Padding: @n equal bytes of 0x00 or 0xcc, executable. */
 static bool is_padding(struct guest *g, u64 addr, size_t n)
 {
@@ -122,25 +142,36 @@ static bool is_padding(struct guest *g, u64 addr, size_t n)
 	       !vm_walk(g->vm, gva(addr + n - 1), &last, NULL) && last.executable;
 }
 
-/* Where the code goes: after _etext in its page, or in the int3 run before it. */
+/* Does the padding that ends at @end hold the code? 16 bytes more in front stay: what precedes may be an
+ * instruction that ends in int3 bytes. */
+static bool cave_before(struct gate *gate, u64 end)
+{
+	gate->cave = (end & ~15ull) - gate->code_bytes;
+	return is_padding(gate->g, gate->cave - 16, gate->code_bytes + 16);
+}
+
+/*
+ * Where the code goes: after _etext in its page, or in the int3 run before it; or before a 2 MiB boundary, to
+ * which entry text and its end are aligned (v6.1 arch/x86/kernel/vmlinux.lds.S ALIGN_ENTRY_TEXT_BEGIN).
+ */
 static int find_cave(struct gate *gate, struct err *err)
 {
-	u64 etext, after;
+	u64 text = kernel_location(gate->g->k)->text.v, etext, end;
 
-	if (kernel_sym(gate->g->k, "_etext", &etext))
+	if (kernel_sym(gate->g->k, "_etext", &etext) || etext < text ||
+	    etext - text > TEXT_MAX_BYTES)
 		return unsupported(err, "_etext");
-	after = (etext + 15) & ~15ull;
-	gate->cave = after;
-	if (after + gate->code_bytes <= ((etext + PAGE_SIZE - 1) & PAGE_MASK) &&
-	    is_padding(gate->g, after, gate->code_bytes))
+	gate->cave = (etext + 15) & ~15ull;
+	if (gate->cave + gate->code_bytes <= ((etext + PAGE_SIZE - 1) & PAGE_MASK) &&
+	    is_padding(gate->g, gate->cave, gate->code_bytes))
 		return 0;
-	/* one byte more in front stays: what precedes may be an instruction that ends in int3 bytes */
-	gate->cave = (etext & ~15ull) - gate->code_bytes;
-	if (is_padding(gate->g, gate->cave - 16, gate->code_bytes + 16))
-		return 0;
+	for (end = etext; end > text; end = (end - 1) & ~(LARGE_PAGE - 1)) {
+		if (cave_before(gate, end))
+			return 0;
+	}
 	return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, etext,
-		       "no %u bytes of padding at the end of kernel text (_etext 0x%llx)",
-		       gate->code_bytes, (unsigned long long)etext);
+		       "no %u bytes of padding in kernel text (_etext 0x%llx)", gate->code_bytes,
+		       (unsigned long long)etext);
 }
 
 static int find_mailbox(struct gate *gate, struct err *err)
@@ -180,6 +211,8 @@ static int put_code(struct gate *gate, struct err *err)
 	int rc;
 
 	rc = make_code(gate, code, err);
+	if (!rc)
+		rc = make_interlock(gate, code, err);
 	if (rc)
 		return rc;
 	rc = guest_read(gate->g, gate->cave, old, gate->code_bytes, err);
@@ -290,6 +323,7 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 	gate->g = g;
 	gate->code_bytes =
 		((u32)(gate_end - gate_start) + JOURNAL_TEXT_MAX - 1) & ~(JOURNAL_TEXT_MAX - 1u);
+	gate->code_bytes += INTERLOCK_BYTES;
 	rc = gate->code_bytes > GATE_MAX_BYTES ? -E2BIG : find_cave(gate, err);
 	if (!rc)
 		rc = find_mailbox(gate, err);
@@ -300,6 +334,8 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 		return rc;
 	}
 	rc = put_code(gate, err);
+	if (!rc)
+		rc = interlock_in(g, interlock_addr(gate), err);
 	if (!rc)
 		rc = put_sites(gate, err);
 	if (rc) {
@@ -337,9 +373,20 @@ static int withdraw(struct gate *gate, struct err *err)
 	return rc ? rc : taken;
 }
 
+/* What the guest's own tracing took away and uses no more leads through the gate again. */
+static int arm_again(struct gate *gate, const struct mailbox *box, u64 *last, struct err *err)
+{
+	u64 now = monotonic_ns();
+
+	if (!box->taken || box->state != MAILBOX_ARMED || now - *last < ARM_AGAIN_NS)
+		return 0;
+	*last = now;
+	return text_apply(gate->g, gate->sites, gate->n_sites, err);
+}
+
 static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 {
-	u64 start = monotonic_ns();
+	u64 start = monotonic_ns(), armed = start;
 	int rc;
 
 	for (;;) {
@@ -348,6 +395,9 @@ static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 			return rc;
 		if (box->state == MAILBOX_DONE)
 			return 0;
+		rc = arm_again(gate, box, &armed, err);
+		if (rc)
+			return rc;
 		if (box->state == MAILBOX_ARMED && monotonic_ns() - start > CALL_COME_BY_NS) {
 			rc = withdraw(gate, err);
 			if (rc < 0)
@@ -376,7 +426,7 @@ int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err
 	rc = box_write(gate, 0, &box.state, sizeof(box.state), err);
 	if (!rc)
 		rc = box_write(gate, offsetof(struct mailbox, fn), &box.fn,
-			       offsetof(struct mailbox, pad) - offsetof(struct mailbox, fn), err);
+			       offsetof(struct mailbox, taken) - offsetof(struct mailbox, fn), err);
 	if (!rc)
 		rc = box_write(gate, 0, &state, sizeof(state), err);
 	fault_point("gate.armed");
@@ -471,6 +521,8 @@ int gate_close(struct gate *gate, struct err *err)
 	if (gate->n_sites)
 		rc = put_back(g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_back");
+	if (!rc)
+		rc = interlock_out(g, err);
 	if (!rc && gate->n_code) {
 		rc = wait_outside(gate, err);
 		if (!rc)
@@ -504,6 +556,8 @@ int gate_recover(struct guest *g, struct err *err)
 	gate->g = g;
 	gate->mailbox = s->mailbox;
 	rc = text_from_journal(g, JOURNAL_GATE_SITE, &gate->sites, &gate->n_sites, err);
+	if (!rc)
+		rc = interlock_adopt(g, err);
 	if (!rc)
 		rc = text_from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, err);
 	if (!rc && gate->n_code) {

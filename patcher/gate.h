@@ -2,7 +2,7 @@
 /*
  * The gate: call functions of the guest's own kernel with no breakpoint and no register written.
  *
- * About 200 bytes of code in the padding at the end of kernel text, a mailbox in the zero tail of
+ * About 400 bytes of code in the padding at the end of kernel text, a mailbox in the zero tail of
  * the vmcoreinfo page, and call sites of functions that run in process context turned into calls.
  * Everything is journalled before it is changed and byte-equal to before after gate_close().
  */

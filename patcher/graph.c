@@ -307,6 +307,24 @@ static bool has_no_frames(const struct agent_header *h, u64 text, u64 data)
 	       h->data == data;
 }
 
+/* What its agent went on recording, which nobody will read any more. */
+static void tell_unread(struct guest *g)
+{
+	u64 unread = 0, refused = 0;
+
+	for (u32 cpu = 0; cpu < g->agent.header.nr_cpus; cpu++) {
+		struct agent_cpu c;
+
+		if (vm_view_read(g->agent.view, AGENT_CPU_OFF + (u64)cpu * AGENT_CPU_BYTES, &c,
+				 sizeof(c)))
+			return;
+		unread += c.head > c.tail ? c.head - c.tail : 0;
+		refused += c.lost;
+	}
+	log_info("%s: %llu records were not read, %llu more were refused by full rings: all lost",
+		 g->target, (unsigned long long)unread, (unsigned long long)refused);
+}
+
 /*
  * What an earlier daemon lent and left. Text gets executable last, after data was written, and is so
  * no more once it was proven quiet: if it is not, nothing of the guest has ever returned through it,
@@ -335,8 +353,9 @@ static int adopt(struct guest *g, struct err *err)
 		rc = failed(g, rc, err);
 	else
 		rc = has_no_frames(&h, text, data);
-	if (rc || !frames_header_ok(&h, text, s->alloc_bytes[JOURNAL_AGENT_TEXT], data,
-				    s->alloc_bytes[JOURNAL_AGENT_DATA])) {
+	if (rc ||
+	    !frames_header_ok(&h, text, s->alloc_bytes[JOURNAL_AGENT_TEXT] - AGENT_INTERLOCK_BYTES,
+			      data, s->alloc_bytes[JOURNAL_AGENT_DATA])) {
 		vm_view_destroy(a->view);
 		a->view = NULL;
 		return rc ? rc : not_ours(data, err);
@@ -347,6 +366,7 @@ static int adopt(struct guest *g, struct err *err)
 	a->data = data;
 	a->data_bytes = s->alloc_bytes[JOURNAL_AGENT_DATA];
 	a->graph_used = true;
+	tell_unread(g);
 	return 0;
 }
 

@@ -7,10 +7,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "patcher/agent.h"
+#include "patcher/baseline.h"
 #include "patcher/boot.h"
 #include "patcher/ftrace.h"
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
+#include "patcher/interlock.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -137,15 +139,14 @@ static bool in_firmware(struct vm *vm)
 	return n > 0;
 }
 
-static int check_booted(struct guest *g, struct err *err)
+static int check_booted(struct guest *g, const struct kernel *k, struct err *err)
 {
 	s64 running;
 	u64 addr;
 	u32 state;
 	int rc;
 
-	if (kernel_sym(g->k, "system_state", &addr) ||
-	    kernel_btf_enum(g->k, "SYSTEM_RUNNING", &running))
+	if (kernel_sym(k, "system_state", &addr) || kernel_btf_enum(k, "SYSTEM_RUNNING", &running))
 		return 0;
 	rc = guest_read(g, addr, &state, sizeof(state), err);
 	if (!rc && state < (u32)running)
@@ -157,6 +158,7 @@ static int check_booted(struct guest *g, struct err *err)
 static int find_kernel(struct guest *g, struct err *err)
 {
 	struct kernel_location loc;
+	struct kernel *k = NULL;
 	struct sym_mem mem;
 	u64 start = monotonic_ns();
 	int rc;
@@ -170,47 +172,16 @@ static int find_kernel(struct guest *g, struct err *err)
 	if (rc)
 		return rc;
 	vm_set_root(g->vm, loc.root, loc.levels);
-	rc = kernel_load(&mem, &loc, &g->k, err);
+	rc = kernel_load(&mem, &loc, &k, err);
 	g->find_ns = monotonic_ns() - start;
-	return rc ? rc : check_booted(g, err);
-}
-
-static int by_ip(const void *a, const void *b, void *arg)
-{
-	const struct ftrace_site *sites = arg;
-	u64 x = sites[*(const u32 *)a].ip, y = sites[*(const u32 *)b].ip;
-
-	return x < y ? -1 : x > y;
-}
-
-/* Bytes of every recorded site as they are now, in the order of kernel_sites(). */
-static int read_baseline(struct guest *g, u8 **bytes_ret, struct err *err)
-{
-	const struct ftrace_site *sites = kernel_sites(g->k);
-	size_t n = kernel_site_count(g->k);
-	_cleanup_free_ u32 *order = calloc(n + 1, sizeof(*order));
-	_cleanup_free_ u64 *addr = calloc(n + 1, sizeof(*addr));
-	_cleanup_free_ u8 *sorted = calloc(n + 1, MCOUNT_INSN_SIZE);
-	_cleanup_free_ bool *sorted_ok = calloc(n + 1, sizeof(*sorted_ok));
-	_cleanup_free_ u8 *bytes = calloc(n + 1, MCOUNT_INSN_SIZE);
-	struct text_sites read = { addr, n, MCOUNT_INSN_SIZE, sorted, sorted_ok };
-	int rc;
-
-	if (!order || !addr || !sorted || !sorted_ok || !bytes)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites", n);
-	for (u32 i = 0; i < n; i++)
-		order[i] = i;
-	qsort_r(order, n, sizeof(*order), by_ip, (void *)(uintptr_t)sites);
-	for (size_t i = 0; i < n; i++)
-		addr[i] = sites[order[i]].ip;
-	rc = text_read_sites(g, &read, err);
-	if (rc)
+	if (!rc)
+		rc = check_booted(g, k, err);
+	if (rc) {
+		kernel_destroy(k);
 		return rc;
-	for (size_t i = 0; i < n; i++) {
-		memcpy(bytes + (size_t)order[i] * MCOUNT_INSN_SIZE, sorted + i * MCOUNT_INSN_SIZE,
-		       MCOUNT_INSN_SIZE);
 	}
-	*bytes_ret = no_cleanup_ptr(bytes);
+	kernel_destroy(g->k);
+	g->k = k;
 	return 0;
 }
 
@@ -271,6 +242,7 @@ int guest_check_alive(struct guest *g, struct err *err)
 		g->agent.loaded = false;
 	else
 		agent_forget(g);
+	interlock_forget(g);
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
@@ -304,6 +276,9 @@ static int replay(struct guest *g, struct err *err)
 		return journal_forget(g->journal, err);
 	}
 	rc = text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, err);
+	/* where the gate is in, the interlock is the gate's, and goes out after its sites */
+	if (!rc && !journal_state(g->journal)->mailbox)
+		rc = interlock_adopt(g, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, &r, err);
 	if (!rc)
@@ -343,6 +318,7 @@ static void guest_free(struct guest *g)
 	if (!g)
 		return;
 	agent_forget(g);
+	interlock_forget(g);
 	journal_close(g->journal);
 	kernel_destroy(g->k);
 	vm_detach(g->vm);
@@ -352,22 +328,6 @@ static void guest_free(struct guest *g)
 	free(g->armed);
 	pthread_mutex_destroy(&g->lock);
 	free(g);
-}
-
-static int remember_baseline(struct guest *g, struct err *err)
-{
-	int rc = read_baseline(g, &g->baseline, err);
-
-	if (rc)
-		return rc;
-	g->n_baseline = kernel_site_count(g->k);
-	g->baseline_ip = calloc(g->n_baseline + 1, sizeof(*g->baseline_ip));
-	if (!g->baseline_ip)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites",
-			       g->n_baseline);
-	for (size_t i = 0; i < g->n_baseline; i++)
-		g->baseline_ip[i] = kernel_sites(g->k)[i].ip;
-	return 0;
 }
 
 int guest_attach(const char *target, const struct guest_opts *opts, struct guest **ret,
@@ -392,48 +352,13 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	if (!rc)
 		rc = start_journal(g, err);
 	if (!rc)
-		rc = remember_baseline(g, err);
+		rc = baseline_take(g, err);
 	if (rc) {
 		guest_free(g);
 		return rc;
 	}
 	*ret = g;
 	return 0;
-}
-
-/* Every recorded site against the bytes of the attach; true when all are as before or explained. */
-static bool verify(struct guest *g)
-{
-	_cleanup_free_ u8 *now = NULL;
-	struct err err = { 0 };
-	bool good = true;
-
-	if (kernel_refresh(g->k, &err) || read_baseline(g, &now, &err)) {
-		log_warn("%s: cannot verify: %s", g->target, err.msg);
-		return false;
-	}
-	for (size_t i = 0; i < g->n_baseline; i++) {
-		const struct ftrace_site *s = kernel_site_at(g->k, g->baseline_ip[i]);
-		size_t at;
-
-		if (!s) /* its module went away meanwhile */
-			continue;
-		at = (size_t)(s - kernel_sites(g->k));
-		if (!memcmp(now + at * MCOUNT_INSN_SIZE, g->baseline + i * MCOUNT_INSN_SIZE,
-			    MCOUNT_INSN_SIZE))
-			continue;
-		/* in use by the guest now, or it was at attach */
-		if (s->flags & kernel_site_use_mask(g->k) ||
-		    (!insn_is_site_nop(g->baseline + i * MCOUNT_INSN_SIZE) &&
-		     insn_is_site_nop(now + at * MCOUNT_INSN_SIZE))) {
-			log_info("%s: %s was changed by the guest meanwhile", g->target, s->name);
-			continue;
-		}
-		log_error("%s: %s at 0x%llx differs from what was there at attach", g->target,
-			  s->name, (unsigned long long)s->ip);
-		good = false;
-	}
-	return good;
 }
 
 static int give_all_back(struct guest *g, struct guest_restore *r, struct err *err)
@@ -449,7 +374,7 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 	if (rc)
 		return rc;
 	r->memory_freed = had_agent;
-	r->verified = verify(g) && !journal_outstanding(g->journal);
+	r->verified = baseline_verify(g) && !journal_outstanding(g->journal);
 	if (!r->verified)
 		return err_set(
 			err, -EIO, ERR_GUEST_CHANGED, 0,
@@ -534,6 +459,42 @@ void guest_info(struct guest *g, struct guest_info *ret)
 	ret->agent_bytes = g->agent.text_bytes + g->agent.data_bytes;
 	vm_windows(g->vm, &ret->windows);
 	guest_unlock(g);
+}
+
+int guest_renew(struct guest *g, struct err *err)
+{
+	const struct kernel_location *loc;
+	struct err alive = { 0 };
+	int rc = guest_check_alive(g, &alive);
+
+	if (!rc)
+		return 0;
+	if (alive.code != ERR_GUEST_REBOOTED)
+		return err_set(err, rc, alive.code, alive.addr, "%s", alive.msg);
+	if (g->claimed)
+		return err_set(err, -EBUSY, ERR_CONFLICT, 0,
+			       "a trace of the old kernel has not ended");
+	rc = find_kernel(g, err);
+	if (rc) { /* it stays the kernel that is no more */
+		loc = kernel_location(g->k);
+		vm_set_root(g->vm, loc->root, loc->levels);
+		return rc;
+	}
+	free(g->vmcoreinfo);
+	g->vmcoreinfo = NULL;
+	free(g->baseline);
+	g->baseline = NULL;
+	free(g->baseline_ip);
+	g->baseline_ip = NULL;
+	g->n_baseline = 0;
+	g->site_ns = 0;
+	rc = start_journal(g, err);
+	return rc ? rc : baseline_take(g, err);
+}
+
+int guest_refresh(struct guest *g, bool fresh, struct err *err)
+{
+	return fresh || kernel_stale(g->k) ? baseline_refresh(g, err) : 0;
 }
 
 struct vm *guest_vm(struct guest *g)

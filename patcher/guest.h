@@ -82,7 +82,7 @@ void guest_info(struct guest *g, struct guest_info *ret);
 
 /**
  * guest_recover - at daemon start: give back what a daemon that died had changed
- * @state_dir: every journal in it whose VMM still runs is replayed; others are removed
+ * @state_dir: every journal in it whose VMM still runs is replayed, several at a time; others are removed
  * @n_ret:     guests put back
  */
 must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err);
@@ -94,6 +94,24 @@ must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
  * exists any more. Context: guest lock held. Return: 0; -ESTALE (guest.rebooted); -ESRCH (vmm.gone).
  */
 must_check int guest_check_alive(struct guest *g, struct err *err);
+
+/**
+ * guest_renew - after a reboot: find the kernel that runs now
+ *
+ * Everything is found out anew, as at attach; nothing in the guest is changed. Whoever took a kernel_ref() keeps
+ * the old tables. Context: guest lock held. Return: 0, also when it still is the same kernel; -EAGAIN it boots
+ * (guest.in_firmware); -EBUSY a trace has not ended (conflict); what kernel_locate() and kernel_load() return.
+ */
+must_check int guest_renew(struct guest *g, struct err *err);
+
+/**
+ * guest_refresh - modules and call sites as they are now
+ * @fresh: also when no module came or went: what the guest itself uses may have changed
+ *
+ * Indexes of kernel_sites() are others afterwards. Context: guest lock held. Return: 0; what kernel_refresh()
+ * returns; -ENOMEM; -ESRCH (vmm.gone).
+ */
+must_check int guest_refresh(struct guest *g, bool fresh, struct err *err);
 
 /* The parts of an attached guest; valid until guest_detach(). */
 struct vm *guest_vm(struct guest *g);

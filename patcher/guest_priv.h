@@ -23,6 +23,7 @@ struct guest_agent {
 	u64 text, text_bytes;
 	u64 data, data_bytes;
 	struct agent_header header; /* as we wrote it: the guest's copy is not believed */
+	u64 interlock; /* offset in text of the code of interlock.h */
 	u32 tracer; /* where ftrace_call jumps now: offset in text */
 	struct vm_view *view; /* of data */
 	bool graph; /* ftrace_graph_call jumps */
@@ -50,6 +51,7 @@ struct guest {
 	u8 *vmcoreinfo; /* as it was at attach: is it still the same kernel? */
 	u64 vmcoreinfo_bytes;
 	u64 boot_id;
+	struct text_change *hook; /* see interlock.h; NULL: not in */
 	struct text_change *armed; /* sites that call the agent now; sorted */
 	size_t n_armed;
 	double site_ns; /* cost of a site in a window, as measured; sizes the batches */

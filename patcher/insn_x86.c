@@ -57,3 +57,56 @@ bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret)
 	*target_ret = ip + MCOUNT_INSN_SIZE + (u64)(s64)rel32;
 	return true;
 }
+
+static bool ends_straight_line(const ZydisDecodedInstruction *i)
+{
+	switch (i->meta.category) {
+	case ZYDIS_CATEGORY_CALL:
+	case ZYDIS_CATEGORY_COND_BR:
+	case ZYDIS_CATEGORY_UNCOND_BR:
+	case ZYDIS_CATEGORY_RET:
+	case ZYDIS_CATEGORY_INTERRUPT:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* mov $imm, %edi or %rdi. */
+static bool sets_rdi(const ZydisDecodedInstruction *i, const ZydisDecodedOperand *op, u64 *v_ret)
+{
+	if (i->mnemonic != ZYDIS_MNEMONIC_MOV || op[0].type != ZYDIS_OPERAND_TYPE_REGISTER ||
+	    op[1].type != ZYDIS_OPERAND_TYPE_IMMEDIATE)
+		return false;
+	if (op[0].reg.value == ZYDIS_REGISTER_EDI)
+		*v_ret = (u32)op[1].imm.value.u;
+	else if (op[0].reg.value == ZYDIS_REGISTER_RDI)
+		*v_ret = op[1].imm.is_signed ? (u64)op[1].imm.value.s : op[1].imm.value.u;
+	else
+		return false;
+	return true;
+}
+
+bool insn_find_call(const u8 *code, size_t len, u64 rdi, size_t *off_ret)
+{
+	ZydisDecodedOperand op[ZYDIS_MAX_OPERAND_COUNT];
+	ZydisDecodedInstruction i;
+	ZydisDecoder decoder;
+	bool set = false;
+	u64 v;
+
+	if (ZYAN_FAILED(
+		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)))
+		return false;
+	for (size_t at = 0; at < len; at += i.length) {
+		if (ZYAN_FAILED(ZydisDecoderDecodeFull(&decoder, code + at, len - at, &i, op)))
+			return false;
+		if (sets_rdi(&i, op, &v))
+			set = v == rdi;
+		if (!ends_straight_line(&i))
+			continue;
+		*off_ret = at;
+		return set && code[at] == 0xe8 && i.length == MCOUNT_INSN_SIZE;
+	}
+	return false;
+}

@@ -31,4 +31,12 @@ must_check int insn_make_jump(u64 ip, u64 target, u8 *bytes_ret);
 /** insn_call_target - where the 5-byte call at @ip goes; false when it is not one */
 bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret);
 
+/**
+ * insn_find_call - the first 5-byte call in @code before which rdi is set to the constant @rdi
+ * @off_ret: where it begins
+ *
+ * Straight-line: false when a branch, another call, or something that does not decode, comes first.
+ */
+bool insn_find_call(const u8 *code, size_t len, u64 rdi, size_t *off_ret);
+
 #endif

@@ -113,7 +113,7 @@ static bool state_apply(struct journal_state *s, size_t *cap, u32 type, const vo
 		return true;
 	case RECORD_TEXT:
 		return cursor_bytes(&c, &t, sizeof(t)) && t.len && t.len <= JOURNAL_TEXT_MAX &&
-		       t.kind >= JOURNAL_SITE && t.kind <= JOURNAL_CAVE &&
+		       t.kind >= JOURNAL_SITE && t.kind <= JOURNAL_INTERLOCK &&
 		       !state_add_text(s, cap, &t);
 	case RECORD_UNDONE:
 		if (!cursor_u32(&c, &kind) || !kind)

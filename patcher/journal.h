@@ -31,6 +31,7 @@ enum journal_kind {
 	JOURNAL_SITE = 1, /* a call site that calls the agent */
 	JOURNAL_GATE_SITE, /* a call site that calls the gate */
 	JOURNAL_CAVE, /* the gate's code */
+	JOURNAL_INTERLOCK, /* the guest's call that leads through the interlock */
 };
 
 /* Text that may have been changed: either old or new is there, or the guest wrote something else. */

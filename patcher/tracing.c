@@ -82,6 +82,27 @@ static int check_pids(const struct tracing_opts *opts, struct err *err)
 	return 0;
 }
 
+/*
+ * What watches the kernel's text from inside would take ours for an attack. LKRG: a module, "p_lkrg" up to
+ * 0.8.
+ */
+static int check_guards(struct guest *g, struct err *err)
+{
+	static const char *const names[] = { "lkrg", "p_lkrg" };
+	const struct kernel_module *m = kernel_modules(g->k);
+
+	for (size_t i = 0; i < kernel_module_count(g->k); i++) {
+		for (size_t n = 0; n < ARRAY_SIZE(names); n++) {
+			if (!strcmp(m[i].name, names[n]))
+				return err_set(
+					err, -EPERM, ERR_GUEST_GUARD, m[i].base,
+					"%s has the module %s, which guards the kernel's text",
+					g->target, m[i].name);
+		}
+	}
+	return 0;
+}
+
 /* Context: the agent is off, @opts are checked. */
 static int set_pids(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
@@ -100,6 +121,8 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 
 	if (!rc)
 		rc = guest_check_alive(g, err);
+	if (!rc)
+		rc = check_guards(g, err);
 	if (!rc && g->n_armed) /* could not be put back earlier */
 		rc = ftrace_make_nop(g, NULL, err);
 	if (!rc)
@@ -170,6 +193,30 @@ int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *s
 	if (!rc)
 		rc = tracing_arm(g, site, n, ret, err);
 	return rc || on ? rc : tracing_set_enabled(g, false, err);
+}
+
+int tracing_refresh(struct guest *g, struct tracing_counts *ret, struct err *err)
+{
+	struct ftrace_counts counts = { 0 };
+	int rc = guest_refresh(g, true, err);
+
+	if (!rc)
+		rc = ftrace_sort_out(g, &counts, err);
+	if (rc)
+		return rc;
+	ret->n_armed = counts.n_armed - (g->agent.switch_hidden && counts.n_armed);
+	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
+	return 0;
+}
+
+int tracing_arm_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret, struct err *err)
+{
+	return ftrace_make_more(g, site, n, n_ret, err);
+}
+
+bool tracing_taken(struct guest *g, u64 *ret)
+{
+	return g->agent.view && !vm_view_read(g->agent.view, HEADER(taken), ret, sizeof(*ret));
 }
 
 /* A return address that stays hijacked is passive, and no reason to fail a stop. */

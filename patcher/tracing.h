@@ -69,7 +69,7 @@ void tracing_release(struct guest *g);
 /**
  * tracing_prepare - agent in the guest, its tracer chosen, filters set; switched off, nothing armed
  *
- * Return: what agent_load(), options_write() and ftrace_update_ftrace_func() return. Undo: guest_detach().
+ * Return: -EPERM (guest.integrity_guard) what watches the kernel's text is loaded; what agent_load(), options_write() and ftrace_update_ftrace_func() return. Undo: guest_detach().
  */
 must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err);
 
@@ -91,6 +91,23 @@ must_check int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tr
 
 /** tracing_follow - after tracing_arm() with opts->follow: see follow_again() */
 must_check int tracing_follow(struct guest *g, const struct tracing_opts *opts, struct err *err);
+
+/**
+ * tracing_refresh - the guest has a life of its own: kernel tables as they are now, and what became of sites
+ * @ret: n_armed: sites that call the agent now; n_skipped: those that it has for its own tracing, or that
+ *       went away with their module just now
+ *
+ * See ftrace_sort_out(). Return: 0; what guest_refresh() and ftrace_sort_out() return.
+ */
+must_check int tracing_refresh(struct guest *g, struct tracing_counts *ret, struct err *err);
+
+/** tracing_arm_more - ftrace_make_more(); what options ask of single sites holds for earlier ones only */
+must_check int tracing_arm_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret,
+				struct err *err);
+
+/** tracing_taken - sites that the guest's own tracing took over since the agent was loaded; it only grows. No
+ * lock needed; false: cannot read. */
+bool tracing_taken(struct guest *g, u64 *ret);
 
 /**
  * tracing_disarm - switch the agent off, put every site back, then every hijacked return address

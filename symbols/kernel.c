@@ -207,8 +207,13 @@ int kernel_load(const struct sym_mem *mem, const struct kernel_location *loc, st
 
 	if (!k)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a kernel");
+	atomic_init(&k->refs, 1);
 	k->mem = *mem;
 	k->loc = *loc;
+	k->names = malloc(sizeof(*k->names));
+	if (!k->names)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a kernel");
+	pthread_rwlock_init(k->names, NULL);
 	rc = load_symbols(k, err);
 	if (rc)
 		return rc;
@@ -226,13 +231,19 @@ int kernel_load(const struct sym_mem *mem, const struct kernel_location *loc, st
 	return 0;
 }
 
+struct kernel *kernel_ref(struct kernel *k)
+{
+	atomic_fetch_add(&k->refs, 1);
+	return k;
+}
+
 void kernel_destroy(struct kernel *k)
 {
-	if (!k)
+	if (!k || atomic_fetch_sub(&k->refs, 1) > 1)
 		return;
 	sym_table_deinit(&k->syms);
 	btf_types_deinit(&k->btf);
-	module_set_deinit(&k->mods);
+	modules_deinit(k);
 	free(k->sites.sites);
 	free(k->by_ip);
 	free(k->site_names);
@@ -293,16 +304,6 @@ static void kernel_own(const struct kernel *k, u32 i, struct kernel_sym *ret)
 				    .type = sym_table_type(&k->syms, i) };
 }
 
-static void module_own(const struct kernel *k, const struct module_sym *s, u64 next,
-		       struct kernel_sym *ret)
-{
-	*ret = (struct kernel_sym){ .name = module_sym_name(&k->mods, s),
-				    .module = k->mods.mods[s->module].name,
-				    .addr = s->addr,
-				    .size_bytes = next - s->addr,
-				    .type = s->type };
-}
-
 bool kernel_sym_at(const struct kernel *k, u64 addr, struct kernel_sym *ret)
 {
 	const struct module_sym *s;
@@ -319,7 +320,7 @@ bool kernel_sym_at(const struct kernel *k, u64 addr, struct kernel_sym *ret)
 	s = module_sym_at(&k->mods, addr, &next);
 	if (!s)
 		return false;
-	module_own(k, s, next, ret);
+	module_sym_own(&k->mods, s, next, ret);
 	return true;
 }
 
@@ -348,7 +349,7 @@ void kernel_sym_get(const struct kernel *k, size_t i, struct kernel_sym *ret)
 			break;
 		}
 	}
-	module_own(k, s, next, ret);
+	module_sym_own(&k->mods, s, next, ret);
 }
 
 int kernel_btf_offset(const struct kernel *k, const char *type, const char *path, u32 *off_ret)

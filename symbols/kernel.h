@@ -90,6 +90,8 @@ must_check int kernel_locate(const struct sym_mem *mem,
  */
 must_check int kernel_load(const struct sym_mem *mem, const struct kernel_location *loc,
 			   struct kernel **ret, struct err *err);
+/** kernel_ref - another owner: it is gone when all have called kernel_destroy(). Context: any thread */
+struct kernel *kernel_ref(struct kernel *k);
 void kernel_destroy(struct kernel *k);
 
 const struct kernel_location *kernel_location(const struct kernel *k);
@@ -104,6 +106,20 @@ must_check int kernel_sym(const struct kernel *k, const char *name, u64 *addr_re
 
 /** kernel_sym_at - the symbol that covers @addr, kernel and modules; false when none does */
 bool kernel_sym_at(const struct kernel *k, u64 addr, struct kernel_sym *ret);
+
+/**
+ * kernel_sym_then - the same as of an earlier kernel_epoch(): modules that were unloaded or moved since
+ *
+ * Context: what protects @k, or kernel_names_lock(); strings in *ret are valid as long as it is held.
+ */
+bool kernel_sym_then(const struct kernel *k, u64 addr, u32 epoch, struct kernel_sym *ret);
+
+/** kernel_epoch - how often kernel_refresh() has found other modules than before */
+u32 kernel_epoch(const struct kernel *k);
+
+/** kernel_names_lock - keep kernel_refresh() from taking names away. Context: any thread, for a short time. */
+void kernel_names_lock(const struct kernel *k);
+void kernel_names_unlock(const struct kernel *k);
 
 size_t kernel_sym_count(const struct kernel *k);
 void kernel_sym_get(const struct kernel *k, size_t i, struct kernel_sym *ret); /* by address */
@@ -180,9 +196,17 @@ size_t kernel_module_count(const struct kernel *k);
 const struct kernel_module *kernel_modules(const struct kernel *k);
 
 /**
+ * kernel_stale - have modules come or gone, or their state changed, since the last kernel_refresh()?
+ *
+ * By a walk of the guest's list: one word more or less for each. True also when it cannot be walked now.
+ */
+bool kernel_stale(const struct kernel *k);
+
+/**
  * kernel_refresh - read modules and sites again (a module came or went, flags changed)
  *
- * Pointers from kernel_sites(), kernel_modules() and to modules' names are stale afterwards.
+ * Pointers from kernel_sites(), kernel_modules() and to modules' names are stale afterwards. Symbols of
+ * modules that went away stay for kernel_sym_then(), up to a limit.
  */
 must_check int kernel_refresh(struct kernel *k, struct err *err);
 

@@ -11,11 +11,22 @@
 #include "symbols/sym_table.h"
 #include "symbols/vmcoreinfo.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 struct addr_range {
 	u64 start, end;
 };
 
+/* A module that is no more, for the records that name it. */
+struct retired_module {
+	struct retired_module *next; /* the one that went before */
+	u32 born, died; /* epochs: it was there in born .. died - 1 */
+	struct module_set set; /* it alone */
+};
+
 struct kernel {
+	atomic_uint refs;
 	struct sym_mem mem;
 	struct kernel_location loc;
 	struct sym_table syms;
@@ -44,10 +55,26 @@ struct kernel {
 	struct site_list sites;
 	u32 *by_ip; /* indexes of sites by ip; NULL when they are in that order already */
 	char *site_names; /* of sites that have no symbol's name */
+	u32 *born; /* epoch that each module of mods came in */
+	u32 epoch;
+	u64 modules_sign; /* see kernel_stale() */
+	struct retired_module *retired; /* newest first */
+	size_t n_retired_syms;
+	pthread_rwlock_t *names; /* over mods, born, epoch, retired */
 };
 
 /* Release, version, build id; where vmcoreinfo is, once the kernel has made it. */
 void kernel_load_identity(struct kernel *k);
+/* kernel_modules.c: what kernel_refresh() replaces modules by. */
+
+/** modules_sign - what kernel_stale() compares; 0: it cannot be read now */
+u64 modules_sign(const struct kernel *k);
+/** modules_replace - @set takes the place of k->mods, whose modules that are not in it retire. Return: 0; -ENOMEM */
+must_check int modules_replace(struct kernel *k, struct module_set *set);
+void modules_deinit(struct kernel *k);
+/** module_sym_own - of @set; @next: the end of the symbol */
+void module_sym_own(const struct module_set *set, const struct module_sym *s, u64 next,
+		    struct kernel_sym *ret);
 
 /* for _cleanup_() */
 void kernel_destroyp(struct kernel **k);

@@ -173,15 +173,18 @@ int kernel_refresh(struct kernel *k, struct err *err)
 
 	for (int try = 0; try < READ_TRIES; try++) {
 		struct snapshot s = { 0 };
+		u64 sign = modules_sign(k); /* before: what changes meanwhile shows later */
 
 		rc = snapshot_read(k, &s);
+		if (!rc)
+			rc = modules_replace(k, &s.mods);
 		if (!rc) {
-			struct snapshot old = { k->mods, k->sites, k->by_ip, k->site_names };
+			struct snapshot old = { { 0 }, k->sites, k->by_ip, k->site_names };
 
-			k->mods = s.mods;
 			k->sites = s.sites;
 			k->by_ip = s.by_ip;
 			k->site_names = s.names;
+			k->modules_sign = sign;
 			snapshot_deinit(&old);
 			/* an initcall makes it (v6.1 kernel/crash_core.c): later than the first read may be */
 			if (!k->vmcoreinfo.v)

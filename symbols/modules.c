@@ -278,6 +278,54 @@ void module_set_deinit(struct module_set *s)
 	*s = (struct module_set){ 0 };
 }
 
+/* The number of elements with .module == @i, and room for them. */
+#define COUNT_OF(v, n, i)                                 \
+	({                                                \
+		u32 count_ = 0;                           \
+		for (u32 at_ = 0; at_ < (n); at_++)       \
+			count_ += (v)[at_].module == (i); \
+		count_;                                   \
+	})
+
+int module_set_extract(const struct module_set *s, u32 i, struct module_set *ret)
+{
+	struct module_set r = { .n_mods = 1 };
+	_cleanup_buf_ struct buf arena = { 0 };
+	u32 n_ranges = COUNT_OF(s->ranges, s->n_ranges, i);
+	u32 n_syms = COUNT_OF(s->syms, s->n_syms, i);
+
+	r.mods = calloc(1, sizeof(*r.mods));
+	r.ranges = calloc(n_ranges + 1, sizeof(*r.ranges));
+	r.syms = calloc(n_syms + 1, sizeof(*r.syms));
+	buf_add(&arena, s->mods[i].name, strlen(s->mods[i].name) + 1);
+	for (u32 at = 0; r.ranges && at < s->n_ranges; at++) {
+		if (s->ranges[at].module != i)
+			continue;
+		r.ranges[r.n_ranges] = s->ranges[at];
+		r.ranges[r.n_ranges++].module = 0;
+	}
+	for (u32 at = 0; r.syms && at < s->n_syms; at++) {
+		const char *name = module_sym_name(s, &s->syms[at]);
+
+		if (s->syms[at].module != i)
+			continue;
+		r.syms[r.n_syms] = s->syms[at];
+		r.syms[r.n_syms].module = 0;
+		r.syms[r.n_syms++].name = (u32)arena.len;
+		buf_add(&arena, name, strlen(name) + 1);
+	}
+	if (!r.mods || !r.ranges || !r.syms || buf_failed(&arena)) {
+		module_set_deinit(&r);
+		return -ENOMEM;
+	}
+	r.arena_bytes = arena.len;
+	r.arena = no_cleanup_ptr(arena.data);
+	r.mods[0] = s->mods[i];
+	r.mods[0].name = r.arena;
+	*ret = r;
+	return 0;
+}
+
 const struct module_range *module_range_at(const struct module_set *s, u64 addr)
 {
 	u32 low = 0, high = s->n_ranges;

@@ -66,6 +66,9 @@ must_check int modules_read(const struct sym_mem *mem, u64 head, const struct mo
 			    struct module_set *ret);
 void module_set_deinit(struct module_set *s);
 
+/** module_set_extract - module number @i of @s as a set of its own. Return: 0; -ENOMEM */
+must_check int module_set_extract(const struct module_set *s, u32 i, struct module_set *ret);
+
 /** module_range_at - the part that has @addr, NULL when none has */
 const struct module_range *module_range_at(const struct module_set *s, u64 addr);
 

@@ -118,7 +118,9 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 	int rc;
 
 	trace_agent_opts(t, opts, &to);
-	rc = trace_check_pids(t->g, opts, err);
+	rc = guest_refresh(t->g, false, err);
+	if (!rc)
+		rc = trace_check_pids(t->g, opts, err);
 	if (!rc)
 		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : trace_choose(t, opts, &c, err);
 	if (!rc)
@@ -128,11 +130,13 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 	to.threshold = trace_clock_ticks(&t->clock, opts->threshold_ns);
 	to.sites = c.what;
 	to.n_sites = c.n_what;
+	trace_life_begin(t);
 	rc = tracing_prepare(t->g, &to, err);
 	if (!rc)
 		rc = start_drain(t, opts, to.threshold, err);
-	if (!rc)
-		rc = tracing_arm(t->g, c.site, c.n, &counts, err);
+	if (rc)
+		return rc;
+	rc = tracing_arm(t->g, c.site, c.n, &counts, err);
 	if (!rc && to.follow)
 		rc = follow(t, &to, err);
 	if (rc)
@@ -161,6 +165,7 @@ void trace_free(struct trace *t)
 	drain_destroy(t->drain);
 	trace_clock_deinit(&t->clock);
 	trace_sys_destroy(t->sys);
+	trace_life_deinit(t);
 	store_destroy(t->store);
 	trace_markers_destroy(t->markers);
 	free(t->late.call);
@@ -217,6 +222,8 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	t->info.tracer = is_syscalls(opts) ? "syscalls" : tracers[graph];
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
 	rc = store_create(opts->buffer_records, words_kept(opts), &t->store, err);
+	if (!rc)
+		rc = trace_life_init(t, opts, err);
 	if (!rc && is_syscalls(opts))
 		rc = trace_sys_create(t, opts, err);
 	if (rc) {
@@ -451,16 +458,8 @@ bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 
 	if (t->sys)
 		return trace_sys_func(t, ip, ret);
-	return kernel_sym_at(guest_kernel(t->g), ip, &sym) && !sym.module &&
-	       !kernel_btf_func(guest_kernel(t->g), sym.name, ret);
-}
-
-bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
-{
-	if (!kernel_sym_at(guest_kernel(t->g), addr, ret))
-		return false;
-	*off_ret = addr - ret->addr;
-	return true;
+	return kernel_sym_at(t->k, ip, &sym) && !sym.module &&
+	       !kernel_btf_func(t->k, sym.name, ret);
 }
 
 struct guest *trace_guest(struct trace *t)

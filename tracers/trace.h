@@ -105,6 +105,7 @@ struct trace_info {
 	const char *tracer;
 	size_t n_functions; /* armed */
 	size_t n_skipped; /* matched but left alone: in use by the guest, disabled, denied */
+	u64 n_taken; /* sites that the guest's own tracing took over meanwhile, added up */
 	u64 n_records; /* so far; the newest seq */
 	u64 oldest_seq; /* the oldest that a reader can still have */
 	bool paused; /* trace_set_recording(): sites are armed, nothing is recorded */
@@ -231,8 +232,18 @@ must_check int trace_read(struct trace *t, u64 after, struct trace_page *page, s
  */
 void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg);
 
-/** trace_sym - name of @addr for output: function, module (NULL) and offset; false when unknown */
+/** trace_sym - name of @addr for output: function, module (NULL) and offset; false when unknown. Context: as
+ * trace_sym_then() */
 bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret);
+
+/**
+ * trace_sym_then - the same for record number @seq: a module may have been unloaded or replaced since
+ *
+ * Context: between trace_names_lock() and trace_names_unlock(), which strings in *ret are valid until.
+ */
+bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, u64 *off_ret);
+void trace_names_lock(struct trace *t);
+void trace_names_unlock(struct trace *t);
 
 /**
  * trace_func - prototype of the function with the call site @ip, for output; false when unknown

@@ -59,7 +59,9 @@ static int rearm(struct trace *t, const struct trace_opts *opts, struct err *err
 	to.threshold = trace_clock_ticks(&t->clock, now.threshold_ns);
 	to.sites = c.what;
 	to.n_sites = c.n_what;
-	rc = tracing_rearm(t->g, &to, c.site, c.n, !t->info.paused, &counts, err);
+	rc = trace_life_set_opts(t, &now, err);
+	if (!rc)
+		rc = tracing_rearm(t->g, &to, c.site, c.n, !t->info.paused, &counts, err);
 	pthread_mutex_lock(&t->lock);
 	t->info.n_functions = rc ? 0 : counts.n_armed;
 	t->info.n_skipped = rc ? 0 : c.n_skipped + counts.n_skipped;
@@ -93,6 +95,8 @@ static int fill_snapshot(struct trace *t, struct trace *s, struct err *err)
 	rc = store_copy(t->store, &s->store, err);
 	if (!rc) /* after the store: so there are all that it has */
 		rc = trace_markers_copy(t, s, err);
+	if (!rc)
+		rc = trace_life_copy(t, s, err);
 	if (!rc && t->sys)
 		rc = trace_sys_copy(s, err);
 	return rc;

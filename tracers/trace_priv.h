@@ -36,12 +36,23 @@ enum trace_turn {
 
 struct trace_sys;
 
+/* Records from @seq on were made in @epoch: see kernel_epoch(). */
+struct trace_mark {
+	u64 seq;
+	u32 epoch;
+};
+
 struct trace {
 	struct guest *g;
 	struct trace_markers *markers; /* NULL before the first */
+	struct kernel *k; /* the one that is traced: a reference */
 	struct trace_sys *sys; /* syscalls: what that needs; else NULL */
 	struct sym_mem mem;
 	struct trace_clock clock;
+	struct trace_opts opts; /* a copy, of lists too */
+	u64 taken; /* as tracing_taken() said last */
+	bool left; /* some sites are the guest's own for now */
+	u32 epoch; /* of kernel tables when sites were chosen last */
 	struct drain *drain;
 	struct store *store;
 	struct trace_record batch[TRACE_BATCH];
@@ -68,6 +79,8 @@ struct trace {
 	struct unreturned turn_late; /* found before returns were given up */
 	void (*notify)(void *arg);
 	void *notify_arg;
+	struct trace_mark *marks; /* oldest first */
+	size_t n_marks;
 };
 
 /* drain_opts' callbacks */
@@ -111,6 +124,10 @@ void trace_update_graph(struct trace *t);
 /** trace_pass_unreturned - into the stream, and empty @u */
 void trace_pass_unreturned(struct trace *t, struct unreturned *u);
 
+/** trace_choose - which call sites, and what of them. Context: guest lock held */
+must_check int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
+			    struct err *err);
+
 /* trace_sys.c: of the tracer syscalls. */
 must_check int trace_sys_create(struct trace *t, const struct trace_opts *opts, struct err *err);
 void trace_sys_destroy(struct trace_sys *s);
@@ -130,6 +147,25 @@ void trace_sys_counts(struct trace *t);
 must_check int trace_sys_copy(struct trace *to, struct err *err);
 /** trace_sys_func - trace_func() */
 bool trace_sys_func(struct trace *t, u64 ip, struct kernel_func *ret);
+
+/* trace_life.c: of a guest that changes. */
+
+/** trace_life_init - keep @opts, and begin. Return: 0; -ENOMEM */
+must_check int trace_life_init(struct trace *t, const struct trace_opts *opts, struct err *err);
+void trace_life_deinit(struct trace *t);
+/** trace_life_set_opts - what new modules' functions are chosen by from now on. Context: guest lock held. */
+must_check int trace_life_set_opts(struct trace *t, const struct trace_opts *opts, struct err *err);
+/** trace_life_copy - names of a snapshot @t are those of @from. Return: 0; -ENOMEM */
+must_check int trace_life_copy(struct trace *from, struct trace *t, struct err *err);
+/** trace_life_begin - sites are about to be armed. Context: guest lock held */
+void trace_life_begin(struct trace *t);
+/**
+ * trace_life_look - modules that came or went, sites that the guest's own tracing took or gave back
+ *
+ * Context: the trace's thread, guest lock held. Return: 0; -ESRCH (vmm.gone). What else fails is tried again at
+ * the next look.
+ */
+must_check int trace_life_look(struct trace *t, struct err *err);
 
 /** trace_note_unreturned - tracing_collect()'s callback; @arg: struct unreturned */
 void trace_note_unreturned(void *arg, const struct tracing_unreturned *call);

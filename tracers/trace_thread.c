@@ -255,6 +255,8 @@ static int look_again(struct trace *t, u64 now, u64 *last, struct err *err)
 	rc = guest_check_alive(t->g, err);
 	if (!rc && trace_clock_refresh(guest_kernel(t->g), &t->mem, &t->clock, &clock_err))
 		log_warn("the guest's clock could not be read again: %s", clock_err.msg);
+	if (!rc)
+		rc = trace_life_look(t, err);
 	guest_unlock(t->g);
 	return rc;
 }

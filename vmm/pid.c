@@ -47,7 +47,7 @@ static int check_vmm(struct vm *vm, struct err *err)
 	vm->accel = VM_ACCEL_KVM;
 	vcpus = proc_count_fds(vm->pid, "anon_inode:kvm-vcpu:");
 	vm->n_vcpus = vcpus > 0 ? (u32)vcpus : 0;
-	return 0;
+	return vm_check_confidential(vm, err);
 }
 
 static int pid_attach(struct vm *vm, const char *arg, struct err *err)

@@ -303,11 +303,44 @@ static int qemu_attach(struct vm *vm, const char *path, struct err *err)
 	return rc < 0 ? rc : qemu_adopt(vm, err);
 }
 
+/*
+ * QEMU 6.0 and later: the machine's link to a sev-guest, sev-snp-guest or tdx-guest object, "" for none.
+ * Before: query-sev. What a QEMU does not know it answers with an error.
+ */
+static int check_confidential(struct vm *vm, struct err *err)
+{
+	struct qemu_priv *priv = vm->priv;
+	json_t *value = NULL, *args;
+	const char *path;
+	int rc = vm_check_confidential(vm, err);
+
+	if (rc < 0)
+		return rc;
+	args = json_pack("{s:s, s:s}", "path", "/machine", "property",
+			 "confidential-guest-support");
+	rc = qmp_command(priv->q, "qom-get", args, &value, QEMU_QMP_NS, NULL);
+	path = rc ? NULL : json_string_value(value);
+	if (path && *path)
+		rc = vm_refuse_confidential(vm, path, err);
+	json_decref(value);
+	if (rc == -EACCES || path)
+		return rc;
+	value = NULL;
+	rc = qmp_command(priv->q, "query-sev", NULL, &value, QEMU_QMP_NS, NULL);
+	rc = !rc && json_is_true(json_object_get(value, "enabled"))
+		     ? vm_refuse_confidential(vm, "query-sev says so", err)
+		     : 0;
+	json_decref(value);
+	return rc;
+}
+
 int qemu_adopt(struct vm *vm, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	int rc = find_accel(vm, err);
 
+	if (rc == 0)
+		rc = check_confidential(vm, err);
 	if (rc == 0)
 		rc = find_ram(vm, err);
 	if (rc < 0)

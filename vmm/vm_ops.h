@@ -114,6 +114,16 @@ bool spare_is_map(const char *path);
 
 /** spare_find - after the layout of RAM is known, before vm_mem_open(): is there memory for us? */
 void spare_find(struct vm *vm);
+/* confidential.c */
+
+/**
+ * vm_check_confidential - does the VMM's process hold what only that of a confidential guest does?
+ *
+ * Return: 0; -EACCES (target.confidential).
+ */
+must_check int vm_check_confidential(const struct vm *vm, struct err *err);
+/** vm_refuse_confidential - fail so: @what it is */
+int vm_refuse_confidential(const struct vm *vm, const char *what, struct err *err);
 
 /* vm_mem.c */
 

@@ -170,6 +170,22 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return true;
 }
 
+bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	(void)seq;
+	return trace_sym(t, addr, ret, off_ret);
+}
+
+void trace_names_lock(struct trace *t)
+{
+	(void)t;
+}
+
+void trace_names_unlock(struct trace *t)
+{
+	(void)t;
+}
+
 bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 {
 	(void)t;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of the daemon at any moment: the guest runs on, the next start cleans up or goes on."""
 
+import os
 import random
+import signal
 import threading
 import time
 
@@ -34,6 +36,20 @@ def clean_up(g, truth, sites, state):
     truth.assert_untouched(sites, quiet=True)
 
 
+def stopped_daemon(g, d, t):
+    """SIGSTOP: the guest does not notice, and what nobody reads is counted."""
+    seconds = 60 if LONG else 4
+    os.kill(d.process.pid, signal.SIGSTOP)
+    try:
+        out = g.run(f"mixload {seconds}", seconds * 4 + 60)
+        assert "mixload: ok" in out, out
+    finally:
+        os.kill(d.process.pid, signal.SIGCONT)
+    info = d.wait_trace(t, lambda x: x["lost_ring"] > 0 or x["state"] != "running", 60)
+    assert info["state"] == "running", info
+    print(f"stopped for {seconds} s and more: {info['lost_ring']} records lost, told")
+
+
 @each_kernel
 def test_while_all_is_armed(flavour, tmp="state"):
     with Guest(flavour) as g:
@@ -43,6 +59,7 @@ def test_while_all_is_armed(flavour, tmp="state"):
         t = d.trace("g", [])["id"]
         d.wait_trace(t, lambda x: x["records"] > 1000)
         agent_text = int(d.get("/v1/guests/g")["agent"]["text"], 16)
+        stopped_daemon(g, d, t)
         d.kill9()
         bad, _, _ = truth.changed(sites)
         assert bad, "nothing is armed: this test shows nothing"

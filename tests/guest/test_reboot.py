@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest that is reset under us: nothing is written into the kernel that comes after."""
 
-from daemon import Daemon, Problem
+import signal
+import subprocess
+
+from daemon import Daemon, Problem, binary
 from guest import Guest, wait_for
-from testlib import main
+from testlib import LONG, main
+from truth import Truth
 
 
 def reset(g):
@@ -48,6 +52,51 @@ def check(append):
             wait_for("the journal is done", lambda: not d2.journals(), 60)
         g.assert_alive()
         g.assert_no_warnings()
+
+
+def test_persistent():
+    """A persistent trace goes on in each kernel that comes after a reset: by the API, then by the command."""
+    rounds = 50 if LONG else 3
+    with Guest("cloud-6.1", reboot=True) as g, Daemon() as d:
+        d.attach(g, "g")
+        t = d.trace("g", ["vfs_*"], persistent=True)["id"]
+        d.wait_trace(t, lambda x: x["records"] > 100, 120)
+        reset(g)
+        old = d.wait_trace(t, lambda x: x["continued_by"], 120)
+        assert old["state"] == "failed" and old["error"]["code"] == "guest.rebooted", old
+        # its records keep the names of the kernel they were made in
+        names = {r["function"] for r in d.get(f"/v1/traces/{t}/records")["items"]}
+        assert len(names) > 3 and all(n.startswith("vfs_") for n in names), names
+        d.wait_trace(old["continued_by"], lambda x: x["records"] > 100, 120)
+        d.stop_trace(old["continued_by"])
+
+        with open(g.dir / "out", "w+") as out, open(g.dir / "err", "w+") as err:
+            p = subprocess.Popen([binary("hvftrace"), "-s", d.socket, "trace", "g", "-l", "vfs_*", "--persistent"],
+                                 stdout=out, stderr=err)
+            for _ in range(rounds - 1):
+                now = wait_for("it records", lambda: running(d), 120)
+                reset(g)
+                wait_for("it goes on", lambda now=now: running(d) not in (None, now), 120)
+            info = d.wait_trace(running(d), lambda x: x["records"] > 100, 120)
+            truth = Truth(g)  # while it is traced: what is armed differs afterwards
+            p.send_signal(signal.SIGINT)
+            assert p.wait(60) == 0, (g.dir / "err").read_text()
+        said = (g.dir / "err").read_text()
+        assert said.count("the guest was rebooted; going on") == rounds - 1 and "restored" in said, said
+        assert (g.dir / "out").read_text().count("# tracer: function") == rounds, "a kernel's output is missing"
+        restore = d.delete("/v1/guests/g")["restore"]
+        assert restore["verified"] and restore["memory_freed"], restore
+        assert g.kernel_text()[1] != truth.text, "nothing was armed"
+        assert not d.journals(), d.journals()
+        g.assert_alive()
+        g.assert_no_warnings()
+        print(f"{rounds} resets, {info['functions']} functions armed again each time")
+
+
+def running(d):
+    """The trace that runs and records, or None."""
+    ids = [t["id"] for t in d.get("/v1/traces")["items"] if t["state"] == "running" and t["records"] > 10]
+    return ids[0] if ids else None
 
 
 def test_reset():

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The interlock with the guest's own tracing: when the guest is about to trace, probe or patch a
+ * function whose call site is ours, the site is its nop again before the guest looks at it. Done by
+ * the guest, from code that lies in it (interlock_x86.S), so it works while no daemon lives.
+ */
+#ifndef PATCHER_INTERLOCK_H
+#define PATCHER_INTERLOCK_H
+
+#include "patcher/guest_priv.h"
+
+#define INTERLOCK_BYTES 192u /* a multiple of JOURNAL_TEXT_MAX */
+
+/* One copy of the code in the guest. */
+struct interlock_place {
+	u64 code; /* where it is to lie, executable; within rel32 of kernel text */
+	u64 ours; /* sites that call this are ours */
+	u64 count; /* guest address of a u64 that it counts sites in which it took away */
+};
+
+/* What it needs to know of a kernel. */
+struct interlock_kernel {
+	u64 lock, poke, finish, nofault; /* functions of the guest */
+	u64 pages; /* &ftrace_pages_start */
+	u64 return_thunk; /* 0: a plain ret */
+	u32 next, records, index; /* members of struct ftrace_page */
+	u32 rec_bytes;
+	u32 use; /* bits of dyn_ftrace.flags that say "in use by the guest" */
+};
+
+/**
+ * interlock_link - the code for @p; bytes behind it are int3
+ *
+ * Return: 0; -ERANGE a function, or the list, is out of reach.
+ */
+must_check int interlock_link(const struct interlock_kernel *k, const struct interlock_place *p,
+			      u8 code_ret[INTERLOCK_BYTES]);
+
+/**
+ * interlock_code - interlock_link() for the kernel of @g
+ *
+ * Return: 0; -ENOTSUP (guest.unsupported) this kernel cannot be kept apart from its own tracing.
+ */
+must_check int interlock_code(struct guest *g, const struct interlock_place *p,
+			      u8 code_ret[INTERLOCK_BYTES], struct err *err);
+
+/**
+ * interlock_in - lead the guest's own changes of call sites through the code at @code
+ *
+ * Before: a 5-byte call in ftrace_arch_code_modify_prepare(). After: a call of @code. In a stop window in
+ * which neither ftrace_lock nor text_mutex is held, journalled first. To be done before the first site
+ * is armed. Context: guest lock held. Return: 0, also when it was in already; -EINVAL the bytes are not those
+ * expected (guest.text_changed); what text_apply() returns. On failure nothing stays changed. Undo:
+ * interlock_out().
+ */
+must_check int interlock_in(struct guest *g, u64 code, struct err *err);
+
+/**
+ * interlock_out - and back
+ *
+ * To be done when no site is armed any more. Whoever is in the code holds ftrace_lock, so when this
+ * returns 0 nobody is. Nothing to be done: returns 0.
+ */
+must_check int interlock_out(struct guest *g, struct err *err);
+
+/** interlock_adopt - what the journal says of it is ours to take out. Return: 0; -ENOMEM. */
+must_check int interlock_adopt(struct guest *g, struct err *err);
+
+/** interlock_forget - it is no more in the guest */
+void interlock_forget(struct guest *g);
+
+/** guest_return_thunk - how functions of this guest return: 0 by a plain ret */
+u64 guest_return_thunk(struct guest *g);
+
+#endif

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modules that come and go while the guest is traced."""
+
+from daemon import Daemon, problem
+from guest import Guest, wait_for
+from testlib import first_kernel, main
+from truth import attach
+
+MODULE = "loop"
+
+
+def listed(d):
+    return {m["name"]: m for m in d.get("/v1/guests/g/modules")["items"]}
+
+
+def use(g):
+    """Has the module's code run, on its way out too."""
+    g.run("hvf-module loop; cd /tmp; dd if=/dev/zero of=img bs=64k count=4 2>/dev/null; "
+          "losetup /dev/loop0 img; dd if=/dev/loop0 of=/dev/null bs=4k 2>/dev/null; losetup -d /dev/loop0")
+
+
+@first_kernel
+def test_while_all_is_armed(flavour):
+    with Guest(flavour) as g, Daemon() as d:
+        truth, sites = attach(g, d)
+        assert MODULE not in listed(d)
+        t = d.trace("g", [], mode="overwrite")["id"]
+        before = d.wait_trace(t, lambda x: x["records"] > 1000)["functions"]
+        use(g)
+        there = listed(d)[MODULE]
+        assert there["functions"] > 10, there
+        # armed by itself: its globs meant all there is, also what comes
+        d.wait_trace(t, lambda x: x["functions"] >= before + there["functions"] // 2, 30)
+        use(g)
+        assert "mixload: ok" in g.run("mixload 2", 120)
+        g.run(f"rmmod {MODULE}")
+        d.wait_trace(t, lambda x: x["functions"] <= before + 1, 30)
+        assert MODULE not in listed(d)
+        # somewhere else: what was freed is taken first
+        g.run("hvf-module dummy || true; hvf-module loop")
+        wait_for("it is there again", lambda: MODULE in listed(d), 30)
+        d.wait_trace(t, lambda x: x["functions"] > before + 10, 30)
+        use(g)
+        info = d.stop_trace(t)
+        records, _ = d.records(t)
+        names = {r["function"] for r in records if r.get("module") == MODULE}
+        assert len(names) > 5, names
+        restore = d.delete("/v1/guests/g")["restore"]
+        assert restore["verified"] and restore["memory_freed"], restore
+        truth.assert_untouched(sites)
+        integrity_guard(g, d, truth, sites)
+        g.assert_alive()
+        g.assert_no_warnings()
+        print(f"{flavour}: {there['functions']} call sites of {MODULE}, {len(names)} of them seen, "
+              f"{info['functions']} armed at the end")
+
+
+def integrity_guard(g, d, truth, sites):
+    """A guest that watches its own text is refused before anything is touched. A module of that name will do."""
+    d.attach(g, "g")
+    g.run("sed s/veth/lkrg/g /lib/hvf-modules/veth.ko > /tmp/lkrg.ko; insmod /tmp/lkrg.ko")
+    reply = d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_*"]})
+    problem(reply, 409, "guest.integrity_guard")
+    assert d.get("/v1/guests/g")["agent"]["loaded"] is False
+    truth.assert_untouched(sites, quiet=True)
+    g.run("rmmod lkrg")
+    t = d.trace("g", ["vfs_*"])["id"]
+    d.wait_trace(t, lambda x: x["records"] > 10)
+    d.stop_trace(t)
+    assert d.delete("/v1/guests/g")["restore"]["verified"]
+
+
+if __name__ == "__main__":
+    main()

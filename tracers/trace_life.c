@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A trace of a guest with a life of its own: modules that come and go, tracing of its own. */
+#define LOG_PREFIX "trace"
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "tracers/trace_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MARKS_MAX 4096u
+
+/* One block: the pointers, then what they point to. */
+static int copy_list(const char *const **list, size_t n)
+{
+	size_t bytes = n * sizeof(char *);
+	char **copy, *at;
+
+	for (size_t i = 0; i < n; i++)
+		bytes += strlen((*list)[i]) + 1;
+	copy = malloc(bytes + 1);
+	if (!copy)
+		return -ENOMEM;
+	at = (char *)(copy + n);
+	for (size_t i = 0; i < n; i++) {
+		copy[i] = at;
+		at = stpcpy(at, (*list)[i]) + 1;
+	}
+	*list = (const char *const *)copy;
+	return 0;
+}
+
+static void free_list(const char *const *list)
+{
+	free((void *)(uintptr_t)list);
+}
+
+static int copy_opts(struct trace_opts *o)
+{
+	int rc = copy_list(&o->filter, o->n_filter);
+
+	if (!rc)
+		rc = copy_list(&o->notrace, o->n_notrace);
+	if (!rc)
+		rc = copy_list(&o->graph, o->n_graph);
+	return rc ? rc : copy_list(&o->graph_notrace, o->n_graph_notrace);
+}
+
+static void free_opts(struct trace_opts *o)
+{
+	free_list(o->filter);
+	free_list(o->notrace);
+	free_list(o->graph);
+	free_list(o->graph_notrace);
+}
+
+int trace_life_set_opts(struct trace *t, const struct trace_opts *opts, struct err *err)
+{
+	struct trace_opts copy = *opts;
+
+	/* what is copied replaces what is not yet; the latter must not be freed */
+	if (copy_opts(&copy)) {
+		if (copy.filter != opts->filter)
+			free_list(copy.filter);
+		if (copy.notrace != opts->notrace)
+			free_list(copy.notrace);
+		if (copy.graph != opts->graph)
+			free_list(copy.graph);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
+	}
+	copy.tracer = t->info.tracer;
+	copy.pids = NULL; /* the agent has them */
+	copy.n_pids = 0;
+	free_opts(&t->opts);
+	t->opts = copy;
+	return 0;
+}
+
+int trace_life_init(struct trace *t, const struct trace_opts *opts, struct err *err)
+{
+	t->marks = calloc(MARKS_MAX, sizeof(*t->marks));
+	if (!t->marks)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
+	return trace_life_set_opts(t, opts, err);
+}
+
+int trace_life_copy(struct trace *from, struct trace *t, struct err *err)
+{
+	t->marks = calloc(MARKS_MAX, sizeof(*t->marks));
+	if (!t->marks)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a snapshot");
+	t->k = kernel_ref(from->k);
+	pthread_mutex_lock(&from->lock);
+	t->n_marks = from->n_marks;
+	memcpy(t->marks, from->marks, from->n_marks * sizeof(*t->marks));
+	pthread_mutex_unlock(&from->lock);
+	return 0;
+}
+
+void trace_life_deinit(struct trace *t)
+{
+	free_opts(&t->opts);
+	free(t->marks);
+	kernel_destroy(t->k);
+}
+
+/* What comes into the store from now on is of this epoch. */
+static void mark(struct trace *t)
+{
+	struct store_info s;
+
+	trace_flush(t);
+	store_info(t->store, &s);
+	t->epoch = kernel_epoch(t->k);
+	pthread_mutex_lock(&t->lock);
+	if (t->n_marks == MARKS_MAX) { /* the older half is of records long gone */
+		t->n_marks = MARKS_MAX / 2;
+		memmove(t->marks, t->marks + t->n_marks, t->n_marks * sizeof(*t->marks));
+	}
+	t->marks[t->n_marks++] = (struct trace_mark){ s.newest_seq + 1, t->epoch };
+	pthread_mutex_unlock(&t->lock);
+}
+
+void trace_life_begin(struct trace *t)
+{
+	if (!tracing_taken(t->g, &t->taken))
+		t->taken = 0;
+	t->k = kernel_ref(guest_kernel(t->g));
+	mark(t);
+}
+
+/* Functions that the trace's globs mean and that were not there before. */
+static int arm_new(struct trace *t, size_t *n_ret, struct err *err)
+{
+	_cleanup_(choice_deinit) struct choice c = { 0 };
+	int rc;
+
+	*n_ret = 0;
+	if (t->sys) /* the kernel's own calls are all there from the beginning */
+		return 0;
+	rc = trace_choose(t, &t->opts, &c, err);
+	if (rc == -ENOENT) /* what its globs meant has gone with its module */
+		return 0;
+	return rc ? rc : tracing_arm_more(t->g, c.site, c.n, n_ret, err);
+}
+
+static int look(struct trace *t, struct err *err)
+{
+	struct tracing_counts counts = { 0 };
+	u64 taken = t->taken;
+	size_t n_new = 0;
+	int rc;
+
+	/* what the guest's own tracing took shows in its records, and nowhere else when it lets go */
+	if (!tracing_taken(t->g, &taken) || (taken == t->taken && !t->left &&
+					     t->epoch == kernel_epoch(t->k) && !kernel_stale(t->k)))
+		return 0;
+	rc = tracing_refresh(t->g, &counts, err);
+	if (rc)
+		return rc;
+	if (t->epoch != kernel_epoch(t->k)) {
+		mark(t);
+		rc = arm_new(t, &n_new, err);
+	}
+	t->left = counts.n_skipped > 0;
+	pthread_mutex_lock(&t->lock);
+	t->info.n_functions = counts.n_armed + n_new;
+	t->info.n_taken += taken > t->taken ? taken - t->taken : 0;
+	pthread_mutex_unlock(&t->lock);
+	if (taken != t->taken)
+		log_info("the guest's own tracing took over %llu call sites of ours",
+			 (unsigned long long)(taken - t->taken));
+	t->taken = taken;
+	return rc;
+}
+
+int trace_life_look(struct trace *t, struct err *err)
+{
+	struct err why = { 0 };
+	int rc = look(t, &why);
+
+	if (rc && why.code == ERR_VMM_GONE)
+		return err_set(err, rc, why.code, why.addr, "%s", why.msg);
+	if (rc)
+		log_debug("looked in vain: %s", why.msg);
+	return 0;
+}
+
+static u32 epoch_of(struct trace *t, u64 seq)
+{
+	u32 epoch = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (size_t i = t->n_marks; i; i--) {
+		epoch = t->marks[i - 1].epoch;
+		if (t->marks[i - 1].seq <= seq)
+			break;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return epoch;
+}
+
+bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	if (!kernel_sym_then(t->k, addr, epoch_of(t, seq), ret))
+		return false;
+	*off_ret = addr - ret->addr;
+	return true;
+}
+
+/* In what the kernel was before: newest first. */
+static bool was_there(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	for (u32 epoch = kernel_epoch(t->k); epoch-- > 0;) {
+		if (!kernel_sym_then(t->k, addr, epoch, ret))
+			continue;
+		*off_ret = addr - ret->addr;
+		return true;
+	}
+	return false;
+}
+
+bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	/* now, or when it was there last */
+	return trace_sym_then(t, ~0ull, addr, ret, off_ret) || was_there(t, addr, ret, off_ret);
+}
+
+void trace_names_lock(struct trace *t)
+{
+	kernel_names_lock(t->k);
+}
+
+void trace_names_unlock(struct trace *t)
+{
+	kernel_names_unlock(t->k);
+}
