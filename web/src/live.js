@@ -166,6 +166,10 @@ export class Live {
 
 	record(r) {
 		const comm = this.names.id(r.comm);
+		if (r.type === "marker") {
+			this.records.add("marker", r, 0, 0, 0, String(r.text));
+			return;
+		}
 		if (r.type === "switch") {
 			this.switched(r, comm);
 		} else if (r.type === "tracer") {

@@ -91,7 +91,7 @@ export function GuestView({ guest, view, theme }) {
 		<div class="view" key=${tab}>
 		${guest.state === "gone" && html`<${Failure} problem=${{ doc: { detail: "the virtual machine is gone", hint: "detach it here; attach it again once it runs", code: "vmm.gone" } }} />`}
 		${tab === "trace" && html`
-			<${Compose} key=${guest.name} guest=${guest} busy=${traces[0]} />
+			<${Compose} key=${guest.name} guest=${guest} busy=${traces.find((t) => !t.snapshot_of)} />
 			${traces.length > 0 && html`<h2>Traces of this guest</h2><div class="scroll-x"><table class="plain"><thead><tr><th scope="col">Trace</th><th scope="col">State</th><th scope="col">Tracer</th><th scope="col">Functions</th><th scope="col" class="num">Records</th><th scope="col" class="num">Lost</th></tr></thead>
 				<tbody>${traces.map((t) => html`<tr><td><a href=${linkTrace(t.id)}>${t.id}</a></td><td><${State} value=${t.state} /></td><td class="mono">${t.tracer}</td><td class="mono clip">${clean(t.filter.join(" "), 120) || "all"}</td><td class="num">${count(t.records)}</td><td class="num">${t.lost ? html`<span class="warn">▲ ${count(t.lost)}</span>` : "0"}</td></tr>`)}</tbody></table></div>`}`}
 		${tab === "functions" && html`<${FunctionsView} guest=${guest} />`}

@@ -15,6 +15,8 @@ function recordWords(live, n) {
 	switch (kind) {
 	case "lost":
 		return html`<span class="warn">▲ ${count(+note)} records lost here</span>`;
+	case "marker":
+		return html`<strong>◆ ${note}</strong>`;
 	case "tracer":
 		return html`<span class="faint">the trace was switched to</span> ${fn}`;
 	case "switch":
@@ -41,7 +43,7 @@ export function RecordsView({ live, trace }) {
 		out.current.length = 0;
 		for (let n = r.oldest; n < r.next; n++) {
 			const i = n & r.mask;
-			if (!t || KINDS[r.kind[i]] === "lost" || live.names.text(r.fn[i]).toLowerCase().includes(t) || live.names.text(r.comm[i]).toLowerCase().includes(t) || String(r.pid[i]) === t)
+			if (!t || ["lost", "marker"].includes(KINDS[r.kind[i]]) || live.names.text(r.fn[i]).toLowerCase().includes(t) || live.names.text(r.comm[i]).toLowerCase().includes(t) || String(r.pid[i]) === t)
 				out.current.push(n);
 		}
 		return out.current;
@@ -49,9 +51,9 @@ export function RecordsView({ live, trace }) {
 	if (r.next === 1)
 		return html`<${Empty} title="No records yet">They appear as the guest makes calls.<//>`;
 	const cells = (k) => {
-		const n = rows[k], i = n & r.mask, lost = KINDS[r.kind[i]] === "lost";
-		return html`<span role="gridcell" class="num">${lost ? "" : stamp(r.ts[i])}</span><span role="gridcell" class="num faint less">${lost ? "" : r.cpu[i]}</span>
-			<span role="gridcell" class="faint clip less">${lost || !r.pid[i] && !r.comm[i] ? "" : `${live.names.text(r.comm[i])}-${r.pid[i]}`}</span><span role="gridcell" class="clip">${recordWords(live, n)}</span>`;
+		const n = rows[k], i = n & r.mask, kind = KINDS[r.kind[i]], lost = kind === "lost" || (kind === "marker" && !r.ts[i]);
+		return html`<span role="gridcell" class="num">${lost ? "" : stamp(r.ts[i])}</span><span role="gridcell" class="num faint less">${lost || kind === "marker" ? "" : r.cpu[i]}</span>
+			<span role="gridcell" class="faint clip less">${lost || kind === "marker" || kind === "tracer" ? "" : `${live.names.text(r.comm[i])}-${r.pid[i]}`}</span><span role="gridcell" class="clip">${recordWords(live, n)}</span>`;
 	};
 	return html`<div class="toolbar">
 			<label class="search"><span class="hidden">Filter by function, task or pid</span><input type="search" placeholder="Function, task or pid" value=${text} onInput=${(e) => setText(e.target.value)} /></label>
