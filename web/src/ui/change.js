@@ -12,7 +12,8 @@ export function Change({ trace, busy, act }) {
 	const [text, setText] = useState("");
 	const path = `/v1/traces/${seg(trace.id)}`, other = trace.tracer === "function" ? "function_graph" : "function";
 	const patch = (what, body) => act(what, () => send("PATCH", path, body));
-	const item = (icon, label, onClick) => html`<li><button type="button" class="menu-item" disabled=${!!busy} onClick=${onClick}>
+	const item = (icon, label, onClick) => html`<li>
+		<button type="button" class="menu-item" disabled=${!!busy} onClick=${onClick}>
 		<span><${Icon} name=${icon} /> ${label}</span></button></li>`;
 	const apply = (e) => {
 		e.preventDefault();
@@ -32,11 +33,14 @@ export function Change({ trace, busy, act }) {
 			${trace.tracer !== "syscalls" && item("swap", `To ${other}`, () => patch("switch", { tracer: other }))}
 			${item("copy", "Keep a snapshot", () => act("snapshot", async () => go(linkTrace((await send("POST", `${path}/snapshot`, {})).id))))}
 		</ul>
-		<form class="menu-form" onSubmit=${apply}><label for="c-filter">${trace.tracer === "syscalls" ? "System calls" : "Functions"}</label>
-			<div><input id="c-filter" class="mono" spellcheck="false" autocomplete="off" value=${filter} onInput=${(e) => setFilter(e.target.value)} />
+		<form class="menu-form" onSubmit=${apply}>
+			<label for="c-filter">${trace.tracer === "syscalls" ? "System calls" : "Functions"}</label>
+			<div><input id="c-filter" class="mono" spellcheck="false" autocomplete="off" value=${filter}
+				onInput=${(e) => setFilter(e.target.value)} />
 				<button type="submit" class="button" disabled=${!!busy}>Apply</button></div></form>
 		<form class="menu-form" onSubmit=${mark}><label for="c-mark">Mark this moment</label>
-			<div><input id="c-mark" maxlength="200" autocomplete="off" required value=${text} onInput=${(e) => setText(e.target.value)} />
+			<div><input id="c-mark" maxlength="200" autocomplete="off" required value=${text}
+				onInput=${(e) => setText(e.target.value)} />
 				<button type="submit" class="button" disabled=${!!busy || !text.trim()}>Mark</button></div></form>
 	<//>`;
 }

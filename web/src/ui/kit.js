@@ -59,10 +59,12 @@ const PATHS = {
 };
 
 /** a drawing beside words; never the only thing that says something */
-export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${PATHS[name]} /></svg>`;
+export const Icon = ({ name }) => html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false">
+	<path d=${PATHS[name]} /></svg>`;
 
 export const Button = ({ icon, children, kind = "", ...rest }) =>
-	html`<button type="button" class=${`button ${kind}`} ...${rest}>${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
+	html`<button type="button" class=${`button ${kind}`} ...${rest}>
+		${icon && html`<${Icon} name=${icon} />`}${children}</button>`;
 
 export function CopyButton({ text, what }) {
 	const [said, say] = useState("");
@@ -75,7 +77,8 @@ export function CopyButton({ text, what }) {
 		}
 		setTimeout(() => say(""), 2500);
 	};
-	return html`<${Button} icon=${said ? "ok" : "copy"} kind="quiet small" onClick=${copy} aria-label=${`Copy ${what}`}>${said || "Copy"}<//>
+	return html`<${Button} icon=${said ? "ok" : "copy"} kind="quiet small" onClick=${copy}
+		aria-label=${`Copy ${what}`}>${said || "Copy"}<//>
 		<span class="hidden" role="status">${said}</span>`;
 }
 
@@ -87,9 +90,11 @@ export const State = ({ value, label = value }) =>
 
 /** nothing to show, and why; alone: it is all of the page */
 export const Empty = ({ title, alone, children }) =>
-	html`<div class="empty">${alone ? html`<h1 class="empty-title">${title}</h1>` : html`<p class="empty-title">${title}</p>`}${children && html`<div class="empty-text">${children}</div>`}</div>`;
+	html`<div class="empty">${alone ? html`<h1 class="empty-title">${title}</h1>` : html`<p class="empty-title">
+		${title}</p>`}${children && html`<div class="empty-text">${children}</div>`}</div>`;
 
-export const Loading = ({ what }) => html`<p class="loading" role="status"><span class="spinner" aria-hidden="true"></span> ${what}</p>`;
+export const Loading = ({ what }) => html`<p class="loading" role="status">
+	<span class="spinner" aria-hidden="true"></span> ${what}</p>`;
 
 /** a failure: what, why, what to do next */
 export function Failure({ problem, onClose }) {
@@ -102,7 +107,8 @@ export function Failure({ problem, onClose }) {
 			${d.hint && html`<p>${d.hint}</p>`}
 			<p class="faint">${d.code}${d.request_id && html`, request ${d.request_id}`}</p>
 		</div>
-		${onClose && html`<button type="button" class="button quiet small" aria-label="Dismiss" onClick=${onClose}><${Icon} name="x" /></button>`}
+		${onClose && html`<button type="button" class="button quiet small" aria-label="Dismiss" onClick=${onClose}>
+			<${Icon} name="x" /></button>`}
 	</div>`;
 }
 
@@ -135,7 +141,8 @@ export function Menu({ icon, label, children }) {
 			box.current.open = false;
 	};
 	return html`<details class="menu" ref=${box} onKeyDown=${leave} onFocusOut=${leave}>
-		<summary class="button quiet"><${Icon} name=${icon} />${label}</summary><div class="menu-box">${children}</div></details>`;
+		<summary class="button quiet"><${Icon} name=${icon} />${label}</summary>
+			<div class="menu-box">${children}</div></details>`;
 }
 
 /** facts in a row: [term, value, more] */
