@@ -47,6 +47,7 @@ export class Live {
 		this.end = null;
 		this.read = 0;		// records that came
 		this.lost = 0;		// said to be lost in the stream
+		this.gaps = 0;		// of these, overwritten while the page was away
 		this.unparsed = 0;	// lines that are no JSON
 		this.lastSeq = 0;
 		this.skipped = 0;	// older records, not read since they would not be kept
@@ -56,6 +57,12 @@ export class Live {
 		this.version = 0;
 		this.abort = new AbortController();
 		this.lastSeq = this.skipped = firstAfter(trace);
+	}
+
+	/** how many records the daemon had and this page did not get */
+	missed(trace) {
+		const slow = Math.max(0, this.lost - this.gaps - trace.lost);
+		return this.gaps + Math.min(slow, trace.lost_readers);
 	}
 
 	stop() {
@@ -160,12 +167,18 @@ export class Live {
 		this.fresh = this.gone = false;
 		if (!this.read)
 			this.skipped = older;
+		else
+			this.gaps += Math.max(0, missed);
 		if (missed > 0)
 			this.item({ type: "lost", count: missed });
 	}
 
 	record(r) {
 		const comm = this.names.id(r.comm);
+		if (r.type === "marker") {
+			this.records.add("marker", r, 0, 0, 0, String(r.text));
+			return;
+		}
 		if (r.type === "switch") {
 			this.switched(r, comm);
 		} else if (r.type === "tracer") {

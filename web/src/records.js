@@ -4,7 +4,7 @@
 import { KEEP_RECORDS, MAX_NOTE } from "./limits.js";
 import { clean } from "./format.js";
 
-export const KINDS = ["function", "graph_entry", "graph_return", "graph_never", "switch", "tracer", "syscall", "lost"];
+export const KINDS = ["function", "graph_entry", "graph_return", "graph_never", "switch", "tracer", "syscall", "lost", "marker"];
 const KIND = new Map(KINDS.map((name, i) => [name, i]));
 
 export class Records {

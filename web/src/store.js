@@ -144,11 +144,17 @@ function event(text) {
 	const e = JSON.parse(text);
 	if (e.type === "heartbeat" || e.type === "end")
 		return;
-	state.events.push(e);
+	const last = state.events.at(-1);
+	if (e.type === "records_lost" && last?.type === e.type && last.trace === e.trace)
+		state.events[state.events.length - 1] = { ...e, count: last.count + e.count }; // a row for all of a bad time
+	else
+		state.events.push(e);
 	if (state.events.length > KEEP_EVENTS)
 		state.events.splice(0, state.events.length - KEEP_EVENTS);
 	if (!soon)
-		soon = setTimeout(() => { soon = 0; refresh(); }, SOON_MS); // so that what others do shows at once
+		soon = setTimeout(() => { soon = 0; poll(); }, SOON_MS); // so that what others do shows at once
+	if (e.type.startsWith("guest"))
+		polls -= polls % MACHINES_EVERY;
 }
 
 /** follows the daemon's events, again and again; where it has none the once-a-second look is all there is */

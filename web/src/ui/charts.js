@@ -36,14 +36,21 @@ function Chart({ title, lines, data, unit, theme }) {
 	const i = at !== null && at < data[0].length ? at : data[0].length - 1;
 	return html`<figure class="chart">
 		<figcaption><strong>${title}</strong>
-			<ul class="legend">${lines.map((l, k) => html`<li><svg aria-hidden="true" viewBox="0 0 22 8"><line x1="0" y1="4" x2="22" y2="4" stroke=${`var(${l.colour})`} stroke-width="2" stroke-dasharray=${PATTERNS[k].join(" ")} /></svg>
-				${l.label} <span class="mono">${i >= 0 && data[k + 1][i] !== null ? unit(data[k + 1][i]) : "-"}</span></li>`)}</ul></figcaption>
+			<ul class="legend">${lines.map((l, k) => html`<li><svg aria-hidden="true" viewBox="0 0 22 8">
+				<line x1="0" y1="4" x2="22" y2="4" stroke=${`var(${l.colour})`} stroke-width="2"
+				stroke-dasharray=${PATTERNS[k].join(" ")} /></svg>
+				${l.label} <span class="mono">
+					${i >= 0 && data[k + 1][i] !== null ? unit(data[k + 1][i]) : "-"}</span></li>`)}</ul></figcaption>
 		<div class="plot" ref=${box} aria-hidden="true"></div>
 		<details class="numbers"><summary>As a table</summary>
-			<div class="scroll-x"><table class="plain"><caption class="hidden">${title}</caption><thead><tr><th scope="col">Time</th>${lines.map((l) => html`<th scope="col" class="num">${l.label}</th>`)}</tr></thead>
+			<div class="scroll-x"><table class="plain"><caption class="hidden">${title}</caption><thead><tr>
+				<th scope="col">Time</th>${lines.map((l) => html`<th scope="col" class="num">
+				${l.label}</th>`)}</tr></thead>
 			<tbody>${data[0].slice(-20).map((t, k, last) => {
 				const n = data[0].length - last.length + k;
-				return html`<tr key=${t}><td>${new Date(t * 1000).toLocaleTimeString()}</td>${lines.map((l, j) => html`<td class="num">${data[j + 1][n] === null ? "-" : unit(data[j + 1][n])}</td>`)}</tr>`;
+				return html`<tr key=${t}>
+					<td>${new Date(t * 1000).toLocaleTimeString()}</td>${lines.map((l, j) => html`<td class="num">
+					${data[j + 1][n] === null ? "-" : unit(data[j + 1][n])}</td>`)}</tr>`;
 			})}</tbody></table></div></details>
 	</figure>`;
 }
@@ -61,11 +68,12 @@ export function Losses({ trace, live, theme }) {
 			["Records", count(trace.records)],
 			["Lost", trace.lost ? html`<span class="warn">▲ ${count(trace.lost)}</span> (${(100 * trace.lost / Math.max(1, all)).toFixed(3)} %)` : "none"],
 			["Ring was full", count(trace.lost_ring)], ["Failed its check", count(trace.lost_torn)], ["Readers were slow", count(trace.lost_readers)],
-			["Not seen by this page", count(Math.max(0, live.lost - trace.lost))],
+			["Not seen by this page", count(live.missed(trace))],
 			live.skipped > 0 && ["Older, not read", count(live.skipped)],
 			trace.graph && ["Returns not followed", count(trace.graph.lost_frames)]]} />
 		${data && data[0].length > 1 ? html`
-			<${Chart} title="Records" theme=${theme} data=${[data[0], data[1]]} unit=${perSecond} lines=${[{ label: "drained", colour: "--accent" }]} />
+			<${Chart} title="Records" theme=${theme} data=${[data[0], data[1]]} unit=${perSecond}
+				lines=${[{ label: "drained", colour: "--accent" }]} />
 			<${Chart} title="Losses" theme=${theme} data=${[data[0], data[2], data[3], data[4]]} unit=${perSecond}
 				lines=${[{ label: "a ring was full", colour: "--warn" }, { label: "check failed", colour: "--bad" }, { label: "slow readers", colour: "--muted" }]} />`
 		: html`<${Empty} title=${trace.state === "running" ? "Watching" : "Not watched while it ran"}>Rates are drawn from what this page saw, once a second.<//>`}`;
@@ -79,8 +87,11 @@ export function Windows({ guest, theme }) {
 		<${Facts} items=${[["Stop windows", count(w.count)], ["Longest", duration(w.max_ns)], ["Last", duration(w.last_ns)], ["All together", duration(w.total_ns)],
 			["Mean", w.count ? duration(w.total_ns / w.count) : "-"], ["Memory lent", guest.agent.loaded ? `${(guest.agent.bytes / 1048576).toFixed(1)} MiB` : "none"]]} />
 		${data && data[0].length > 1 ? html`
-			<${Chart} title="Stop windows" theme=${theme} data=${[data[0], data[1]]} unit=${(n) => Number.isInteger(n) ? count(n) : ""} lines=${[{ label: "each second", colour: "--accent" }]} />
-			<${Chart} title="Mean length" theme=${theme} data=${[data[0], data[2]]} unit=${ms} lines=${[{ label: "of those", colour: "--accent", points: true }]} />
-			<${Chart} title="Share of time stopped" theme=${theme} data=${[data[0], data[3]]} unit=${(n) => `${n.toFixed(2)} %`} lines=${[{ label: "all vCPUs", colour: "--accent" }]} />`
+			<${Chart} title="Stop windows" theme=${theme} data=${[data[0], data[1]]}
+				unit=${(n) => Number.isInteger(n) ? count(n) : ""} lines=${[{ label: "each second", colour: "--accent" }]} />
+			<${Chart} title="Mean length" theme=${theme} data=${[data[0], data[2]]} unit=${ms}
+				lines=${[{ label: "of those", colour: "--accent", points: true }]} />
+			<${Chart} title="Share of time stopped" theme=${theme} data=${[data[0], data[3]]}
+				unit=${(n) => `${n.toFixed(2)} %`} lines=${[{ label: "all vCPUs", colour: "--accent" }]} />`
 		: html`<${Empty} title="Watching">Once a second; start or stop a trace to see windows.<//>`}`;
 }

@@ -28,18 +28,23 @@ function Matches({ guest, form }) {
 	if (f.problem)
 		return html`<p class="hint">The list of functions did not come: ${f.problem.message}</p>`;
 	if (!found)
-		return html`<p class="hint" role="status">Fetching the list of functions: ${count(f.got)} of ${count(guest.functions)}</p>`;
+		return html`<p class="hint"
+			role="status">Fetching the list of functions: ${count(f.got)} of ${count(guest.functions)}</p>`;
 	return html`<div class="matches" role="status">
-		<span class=${found.traceable ? "matches-count" : "matches-count warn"}>${plural(found.traceable, "function")}</span>
+		<span class=${found.traceable ? "matches-count" : "matches-count warn"}>
+			${plural(found.traceable, "function")}</span>
 		<span class="faint">of ${count(guest.functions)}${words(form.filter).length ? "" : ": all that can be traced"}${found.matched > found.traceable ? `; ${count(found.matched - found.traceable)} more must be left alone` : ""}</span>
-		${found.none.length > 0 && html`<span class="warn"><${Icon} name="warn" /> nothing matches ${found.none.slice(0, 3).join(", ")}</span>`}
-		${words(form.filter).length > 0 && found.sample.length > 0 && html`<span class="sample mono">${found.sample.join("  ")}${found.traceable > found.sample.length ? " …" : ""}</span>`}
+		${found.none.length > 0 && html`<span class="warn">
+			<${Icon} name="warn" /> nothing matches ${found.none.slice(0, 3).join(", ")}</span>`}
+		${words(form.filter).length > 0 && found.sample.length > 0 && html`<span class="sample mono">
+			${found.sample.join("  ")}${found.traceable > found.sample.length ? " …" : ""}</span>`}
 	</div>`;
 }
 
 function More({ form, set, bad }) {
 	const graph = form.tracer === "function_graph", text = (id, label, hint, more = {}) => html`<${Field} id=${`f-${id}`} label=${label} hint=${hint} mistake=${bad[id]}>
-		<input id=${`f-${id}`} class="mono" spellcheck="false" autocomplete="off" value=${form[id]} aria-describedby=${`f-${id}-hint`} aria-invalid=${bad[id] ? "true" : null}
+		<input id=${`f-${id}`} class="mono" spellcheck="false" autocomplete="off" value=${form[id]}
+			aria-describedby=${`f-${id}-hint`} aria-invalid=${bad[id] ? "true" : null}
 			onInput=${(e) => set({ [id]: e.target.value })} ...${more} /><//>`;
 	return html`<div class="more">
 		${form.tracer !== "syscalls" && text("notrace", "Leave out", "globs, as ext4_es_*")}
@@ -48,15 +53,22 @@ function More({ form, set, bad }) {
 		${graph && text("graph_notrace", "Not inside of", "nor what is called there")}
 		${graph && text("max_graph_depth", "Levels", "0 or nothing: all", { inputmode: "numeric" })}
 		${graph && text("threshold", "Only calls of at least", "50us, 2ms")}
-		<${Field} id="f-mode" label="When a ring is full" hint="either way losses are counted"><select id="f-mode" value=${form.mode} onChange=${(e) => set({ mode: e.target.value })} aria-describedby="f-mode-hint">
-			<option value="discard">lose new records</option><option value="overwrite">overwrite the oldest</option></select><//>
+		<${Field} id="f-mode" label="When a ring is full" hint="either way losses are counted">
+			<select id="f-mode" value=${form.mode} onChange=${(e) => set({ mode: e.target.value })}
+			aria-describedby="f-mode-hint">
+			<option value="discard">lose new records</option>
+				<option value="overwrite">overwrite the oldest</option></select><//>
 		${text("buffer_records", "Records to keep", "for readers, in the daemon", { inputmode: "numeric" })}
 		<fieldset class="checks"><legend>Also</legend>
-			${form.tracer === "syscalls" && html`<${Check} label="Only calls that failed" checked=${form.failed} onChange=${(failed) => set({ failed })} />`}
-			${form.tracer !== "syscalls" && html`<${Check} label="Arguments" checked=${form.args} onChange=${(args) => set({ args })} />`}
-			${graph && html`<${Check} label="Return values" checked=${form.retval} onChange=${(retval) => set({ retval })} />
+			${form.tracer === "syscalls" && html`<${Check} label="Only calls that failed" checked=${form.failed}
+				onChange=${(failed) => set({ failed })} />`}
+			${form.tracer !== "syscalls" && html`<${Check} label="Arguments" checked=${form.args}
+				onChange=${(args) => set({ args })} />`}
+			${graph && html`<${Check} label="Return values" checked=${form.retval}
+				onChange=${(retval) => set({ retval })} />
 			<${Check} label="Interrupts" checked=${form.irqs} onChange=${(irqs) => set({ irqs })} />
-			<${Check} label="Time asleep counts" checked=${form.sleep_time} onChange=${(v) => set({ sleep_time: v })} />`}
+			<${Check} label="Time asleep counts" checked=${form.sleep_time}
+				onChange=${(v) => set({ sleep_time: v })} />`}
 			<${Check} label="Task switches" checked=${form.switches} onChange=${(switches) => set({ switches })} />
 		</fieldset>
 	</div>`;
@@ -67,11 +79,14 @@ function Terminal({ guest, request }) {
 	const left = onlyApi(request), text = which === "curl" ? curl(location.origin, guest.name, request) : commandLine(location.origin, guest.name, request);
 	return html`<section class="terminal" aria-label="The same in a terminal">
 		<div class="terminal-bar">
-			<div class="segments" role="group" aria-label="The same in a terminal">${["hvftrace", "curl"].map((w) => html`<button type="button" aria-pressed=${which === w} onClick=${() => show(w)}>${w}</button>`)}</div>
+			<div class="segments" role="group" aria-label="The same in a terminal">
+				${["hvftrace", "curl"].map((w) => html`<button type="button" aria-pressed=${which === w}
+				onClick=${() => show(w)}>${w}</button>`)}</div>
 			<span class="grow"></span><${CopyButton} text=${text} what="the command" />
 		</div>
 		<pre tabindex="0" aria-label="Command"><code>${text}</code></pre>
-		${which === "hvftrace" && left.length > 0 && html`<p class="hint">${left.join(" and ")}: only by the API, so not in this line.</p>`}
+		${which === "hvftrace" && left.length > 0 && html`<p class="hint">
+			${left.join(" and ")}: only by the API, so not in this line.</p>`}
 	</section>`;
 }
 
@@ -106,21 +121,29 @@ export function Compose({ guest, busy }) {
 		<div class="compose-form">
 			<fieldset class="tracers"><legend class="hidden">What to record</legend>
 				${TRACERS.map(([id, label, name]) => html`<label class=${form.tracer === id ? "is-chosen" : ""}>
-					<input type="radio" name="tracer" value=${id} checked=${form.tracer === id} onChange=${() => set({ tracer: id, filter: (id === "syscalls") === (form.tracer === "syscalls") ? form.filter : "" })} />
+					<input type="radio" name="tracer" value=${id} checked=${form.tracer === id}
+						onChange=${() => set({ tracer: id, filter: (id === "syscalls") === (form.tracer === "syscalls") ? form.filter : "" })} />
 					<span>${label}</span><code>${name}</code></label>`)}
 			</fieldset>
 			<${Field} id="f-filter" label=${form.tracer === "syscalls" ? "System calls" : "Functions"}
 				hint=${form.tracer === "syscalls" ? "Names, globs, classes as %file; ! before one: not those. Nothing: all." : "Names and globs: vfs_*, tcp_v[46]_*, :mod:ext4. Nothing: all."}>
-				<input id="f-filter" class="mono wide" spellcheck="false" autocomplete="off" autocapitalize="off" placeholder=${form.tracer === "syscalls" ? "%file !close" : "vfs_* do_sys_open*"}
+				<input id="f-filter" class="mono wide" spellcheck="false" autocomplete="off" autocapitalize="off"
+					placeholder=${form.tracer === "syscalls" ? "%file !close" : "vfs_* do_sys_open*"}
 					value=${form.filter} onInput=${(e) => set({ filter: e.target.value })} aria-describedby="f-filter-hint" /><//>
 			<div class="presets" role="group" aria-label="Examples">${PRESETS[form.tracer].map(([label, globs]) =>
-				html`<button type="button" class="chip" aria-pressed=${form.filter === globs} onClick=${() => set({ filter: form.filter === globs ? "" : globs })}>${label}</button>`)}</div>
+				html`<button type="button" class="chip" aria-pressed=${form.filter === globs}
+					onClick=${() => set({ filter: form.filter === globs ? "" : globs })}>${label}</button>`)}</div>
 			${form.tracer !== "syscalls" && html`<${Matches} guest=${guest} form=${form} />`}
-			<details class="options"><summary>Options</summary><${More} form=${form} set=${set} bad=${bad} /></details>
+			<details class="options"><summary>Options</summary>
+				<${More} form=${form} set=${set} bad=${bad} /></details>
 			${problem && html`<${Failure} problem=${problem} onClose=${() => setProblem(null)} />`}
 			<div class="actions">
-				<button type="submit" class="button primary" disabled=${starting || wrong || !!running} aria-describedby=${busy ? "busy" : null}><${Icon} name="play" />${starting ? "Arming call sites…" : "Start trace"}</button>
-				${busy && html`<span id="busy" class="hint"><a href=${linkTrace(busy.id)}>${busy.id}</a> ${running ? "runs: one trace at a time a guest." : "is deleted then, with its records: one trace at a time a guest."}</span>`}
+				<button type="submit" class="button primary" disabled=${starting || wrong || !!running}
+					aria-describedby=${busy ? "busy" : null}>
+					<${Icon} name="play" />${starting ? "Arming call sites…" : "Start trace"}</button>
+				${busy && html`<span id="busy" class="hint">
+					<a href=${linkTrace(busy.id)}>
+					${busy.id}</a> ${running ? "runs: one trace at a time a guest." : "is deleted then, with its records: one trace at a time a guest."}</span>`}
 				${wrong && html`<span class="mistake">Some options need a look.</span>`}
 			</div>
 		</div>

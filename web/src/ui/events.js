@@ -23,10 +23,17 @@ function more(e) {
 
 export function EventsView() {
 	const list = state.events.slice(-200).reverse();
-	return html`<header class="page-head"><h1>Events</h1><p class="lead">What happened to the daemon, its guests and traces, whoever did it.</p></header>
-		${list.length ? html`<div class="scroll-x"><table class="plain"><thead><tr><th scope="col">Time</th><th scope="col">What</th><th scope="col">Guest</th><th scope="col">Trace</th><th scope="col">More</th></tr></thead>
-			<tbody>${list.map((e) => html`<tr key=${e.seq ?? e.after}><td class="mono">${e.time ? new Date(e.time).toLocaleTimeString("en-GB") : ""}</td>
-				<td>${BAD.has(e.type) ? html`<span class="warn"><span aria-hidden="true">▲</span> ${WORDS[e.type]}</span>` : e.type === "lost" ? html`<span class="warn">${count(e.count)} events were missed</span>` : WORDS[e.type] ?? clean(e.type, 60)}</td>
-				<td>${e.guest && html`<a href=${linkGuest(e.guest)}>${e.guest}</a>`}</td><td>${e.trace && html`<a href=${linkTrace(e.trace)}>${e.trace}</a>`}</td><td>${more(e)}</td></tr>`)}</tbody></table></div>`
+	return html`<header class="page-head"><h1>Events</h1>
+		<p class="lead">What happened to the daemon, its guests and traces, whoever did it.</p></header>
+		${list.length ? html`<div class="scroll-x"><table class="plain"><thead><tr><th scope="col">Time</th>
+			<th scope="col">What</th><th scope="col">Guest</th><th scope="col">Trace</th>
+			<th scope="col">More</th></tr></thead>
+			<tbody>${list.map((e) => html`<tr key=${e.seq ?? e.after}>
+				<td class="mono">${e.time ? new Date(e.time).toLocaleTimeString("en-GB") : ""}</td>
+				<td>${BAD.has(e.type) ? html`<span class="warn">
+					<span aria-hidden="true">▲</span> ${WORDS[e.type]}</span>` : e.type === "lost" ? html`<span class="warn">${count(e.count)} events were missed</span>` : WORDS[e.type] ?? clean(e.type, 60)}</td>
+				<td>${e.guest && html`<a href=${linkGuest(e.guest)}>${e.guest}</a>`}</td>
+					<td>${e.trace && html`<a href=${linkTrace(e.trace)}>${e.trace}</a>`}</td>
+					<td>${more(e)}</td></tr>`)}</tbody></table></div>`
 			: html`<${Empty} title="Nothing happened yet" />`}`;
 }

@@ -91,17 +91,24 @@ export function FlameView({ live, trace }) {
 	const node = current?.node ?? zoom;
 	return html`<div class="toolbar">
 			<label class="search"><span class="hidden">Find functions</span>
-				<input type="search" placeholder="Find in the graph" value=${text} onInput=${(e) => setText(e.target.value)} /></label>
-			${find && html`<span role="status">${found.length ? html`${plural(found.length, "stack")}, ${percent(sum, zoom.value)} of the time` : "nothing of that name"}</span>`}
+				<input type="search" placeholder="Find in the graph" value=${text}
+					onInput=${(e) => setText(e.target.value)} /></label>
+			${find && html`<span role="status">
+				${found.length ? html`${plural(found.length, "stack")}, ${percent(sum, zoom.value)} of the time` : "nothing of that name"}</span>`}
 			<span class="grow"></span>
 			${zoom.up && html`<${Button} kind="quiet small" onClick=${() => setZoom(live.flame.root)}>Show all<//>`}
-			${trace.state === "running" && html`<${Button} kind="quiet small" aria-pressed=${paused} icon=${paused ? "play" : "stop"} onClick=${() => pause(!paused)}>${paused ? "Go on" : "Hold still"}<//>`}
+			${trace.state === "running" && html`<${Button} kind="quiet small" aria-pressed=${paused}
+				icon=${paused ? "play" : "stop"} onClick=${() => pause(!paused)}>
+				${paused ? "Go on" : "Hold still"}<//>`}
 		</div>
-		<div class="flame-scroll"><div class="flame" ref=${box} role="tree" aria-label="Flame graph: time by stack of calls" onKeyDown=${onKeyDown}
+		<div class="flame-scroll">
+			<div class="flame" ref=${box} role="tree" aria-label="Flame graph: time by stack of calls"
+			onKeyDown=${onKeyDown}
 			style=${{ height: `${(levels - up + 1) * 22}px` }}>
 			${boxes.map((b, i) => {
 				const name = nameOf(b.node), px = b.w * width;
-				return html`<div id=${`flame-${i}`} key=${i} role="treeitem" aria-level=${b.level - up + 1} aria-selected=${b.node === node}
+				return html`<div id=${`flame-${i}`} key=${i} role="treeitem" aria-level=${b.level - up + 1}
+					aria-selected=${b.node === node}
 					tabindex=${b === current ? 0 : -1} class=${`box ${b.node.up ? b.node.depth === 1 ? "of-task" : `hue${hue(name)}` : "of-all"} ${b.level < 0 ? "is-above" : ""} ${find ? hit(b.node) ? "is-hit" : "is-not" : ""}`}
 					aria-label=${`${name}, ${duration(b.node.value)}, ${percent(b.node.value, total)}, ${plural(b.node.count, "call")}`}
 					style=${{ left: `${b.x * 100}%`, width: `calc(${b.w * 100}% - 1px)`, top: `${(b.level - up) * 22}px` }}
@@ -115,7 +122,8 @@ export function FlameView({ live, trace }) {
 			${node.up && node.depth > 1 && html`<span>${plural(node.count, "call")}</span>`}
 			${node.count > 0 && html`<span>${duration(node.total / node.count)} each</span>`}
 			<span>${duration(Math.max(0, node.value - node.inside))} itself</span>
-			${live.flame.refused > 0 && html`<span class="warn">${count(live.flame.refused)} calls of stacks beyond the page's limit count for their callers</span>`}
+			${live.flame.refused > 0 && html`<span class="warn">
+				${count(live.flame.refused)} calls of stacks beyond the page's limit count for their callers</span>`}
 		</div>
 		<p class="hint keys">Click or Enter: zoom in. Escape: all. Arrows: move. Width is time, colours are families of names.</p>`;
 }

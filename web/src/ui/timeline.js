@@ -99,8 +99,10 @@ const at = (boxes, x, y) => boxes.find((b) => x >= b.x - 1 && x <= b.x + Math.ma
 
 function CallWords({ live, n }) {
 	const c = live.calls, i = n & c.mask, d = c.dur[i];
-	return html`<strong class="mono">${live.names.text(c.fn[i])}</strong><span>${d >= 0 ? duration(d) : d === OPEN ? "still inside" : d === NEVER ? "never returns" : "a call"}</span>
-		<span>at ${stamp(c.ts[i])} s</span><span>vCPU ${c.cpu[i]}</span><span>${live.names.text(c.comm[i])}-${c.pid[i]}</span>
+	return html`<strong class="mono">${live.names.text(c.fn[i])}</strong>
+		<span>${d >= 0 ? duration(d) : d === OPEN ? "still inside" : d === NEVER ? "never returns" : "a call"}</span>
+		<span>at ${stamp(c.ts[i])} s</span><span>vCPU ${c.cpu[i]}</span>
+			<span>${live.names.text(c.comm[i])}-${c.pid[i]}</span>
 		<span class="mono clip">${c.notes.get(n) ?? ""}</span>`;
 }
 
@@ -211,24 +213,32 @@ export function Timeline({ live, trace }) {
 	const n = picked && c.has(picked) ? picked : 0;
 	return html`<div class="toolbar">
 			<div class="segments" role="group" aria-label="A lane for each">
-				${[["cpu", "vCPU"], ["task", "Task"]].map(([v, l]) => html`<button type="button" aria-pressed=${by === v} onClick=${() => { setBy(v); setScroll(0); }}>${l}</button>`)}
+				${[["cpu", "vCPU"], ["task", "Task"]].map(([v, l]) => html`<button type="button"
+					aria-pressed=${by === v} onClick=${() => { setBy(v); setScroll(0); }}>${l}</button>`)}
 			</div>
-			<span class="faint">${duration(to - from)} shown${picture.hidden ? html`; <span class="warn">${count(picture.hidden)} quieter tasks are not</span>` : ""}</span>
+			<span class="faint">${duration(to - from)} shown${picture.hidden ? html`; <span class="warn">
+				${count(picture.hidden)} quieter tasks are not</span>` : ""}</span>
 			<span class="grow"></span>
 			<${Button} kind="quiet small" onClick=${() => zoomBy(0.5)} aria-label="Zoom in">+<//>
 			<${Button} kind="quiet small" onClick=${() => zoomBy(2)} aria-label="Zoom out">−<//>
 			<${Button} kind="quiet small" onClick=${() => setView([...whole])}>All<//>
-			${trace.state === "running" && html`<${Button} kind="quiet small" aria-pressed=${!view} icon="play" onClick=${() => setView(view ? null : span)}>Follow<//>`}
+			${trace.state === "running" && html`<${Button} kind="quiet small" aria-pressed=${!view} icon="play"
+				onClick=${() => setView(view ? null : span)}>Follow<//>`}
 		</div>
 		<div class="timeline" ref=${box} style=${{ height: `${Math.max(180, Math.min(460, full + 6))}px` }}>
 			<canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="timeline"
 				aria-label=${`Calls by ${by === "cpu" ? "vCPU" : "task"}, ${plural(picture.lanes.length, "lane")}; plus and minus zoom, arrows move, n and p step through calls. The table below has the same in words.`}
 				onKeyDown=${onKeyDown} onPointerDown=${onPointerDown} onPointerMove=${onPointerMove} onPointerUp=${onPointerUp} onPointerCancel=${() => { drag.current = null; }}></canvas>
 		</div>
-		<div class="detail" aria-live="polite">${n ? html`<${CallWords} live=${live} n=${n} />` : html`<span class="faint">Click a bar, or press n and p, to see a call. Drag or arrows: move. Ctrl + wheel, + and −: zoom.</span>`}</div>
+		<div class="detail" aria-live="polite">
+			${n ? html`<${CallWords} live=${live}
+			n=${n} />` : html`<span class="faint">Click a bar, or press n and p, to see a call. Drag or arrows: move. Ctrl + wheel, + and −: zoom.</span>`}</div>
 		<h2>In view</h2>
 		<div class="scroll-x"><table class="plain">
-			<thead><tr><th scope="col">Function</th><th scope="col" class="num">Calls</th><th scope="col" class="num">Time</th></tr></thead>
-			<tbody>${table.map((f) => html`<tr><td class="mono">${live.names.text(f.fn)}</td><td class="num">${count(f.count)}</td><td class="num">${f.time > 0 ? duration(f.time) : "-"}</td></tr>`)}</tbody>
+			<thead><tr><th scope="col">Function</th><th scope="col" class="num">Calls</th>
+				<th scope="col" class="num">Time</th></tr></thead>
+			<tbody>${table.map((f) => html`<tr><td class="mono">${live.names.text(f.fn)}</td>
+				<td class="num">${count(f.count)}</td>
+				<td class="num">${f.time > 0 ? duration(f.time) : "-"}</td></tr>`)}</tbody>
 		</table></div>`;
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // One trace: its state and totals, what can be done with it, and its views.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { download, open, seg, send } from "../api.js";
 import { commandLine } from "../command.js";
 import { clean, count, plural, since } from "../format.js";
 import { follow, go, linkGuest, linkTrace, refresh, state, unfollow } from "../store.js";
+import { Change } from "./change.js";
 import { Losses } from "./charts.js";
 import { FlameView } from "./flame.js";
-import { Button, Failure, Icon, State, Tabs, html, useLive } from "./kit.js";
+import { Button, Failure, Menu, State, Tabs, html, useLive } from "./kit.js";
 import { ProfileView, RecordsView, SyscallsView } from "./lists.js";
 import { Timeline } from "./timeline.js";
 import { Tree } from "./tree.js";
@@ -40,21 +41,15 @@ function Downloads({ trace, onProblem }) {
 		}
 		setBusy("");
 	};
-	const box = useRef(null);
-	const leave = (e) => {
-		if (e.type === "keydown" ? e.key === "Escape" : !box.current.contains(e.relatedTarget))
-			box.current.open = false;
-		if (e.type === "keydown" && e.key === "Escape")
-			box.current.querySelector("summary").focus();
-	};
-	return html`<details class="menu" ref=${box} onKeyDown=${leave} onFocusOut=${leave}><summary class="button quiet"><${Icon} name="down" />Download</summary>
-		<div class="menu-box">
+	return html`<${Menu} icon="down" label="Download">
 			${!over && html`<p class="hint">Streams are saved once the trace is stopped.</p>`}
 			<ul>${[...offered, ...listed].map((f) => {
 				const whole = x.formats.includes(f[0]), can = whole || f[3];
-				return html`<li><button type="button" class="menu-item" disabled=${!(over || whole) || !can || busy} onClick=${() => save(f)}>${f[1]}<span class="faint">${busy === f[0] ? "…" : can ? `.${f[2]}` : "not by this daemon"}</span></button></li>`;
+				return html`<li><button type="button" class="menu-item" disabled=${!(over || whole) || !can || busy}
+					onClick=${() => save(f)}>${f[1]}<span class="faint">
+					${busy === f[0] ? "…" : can ? `.${f[2]}` : "not by this daemon"}</span></button></li>`;
 			})}</ul>
-		</div></details>`;
+		<//>`;
 }
 
 function Actions({ trace, onProblem }) {
@@ -70,32 +65,36 @@ function Actions({ trace, onProblem }) {
 		setBusy("");
 	};
 	const stop = () => act("stop", () => send("POST", `/v1/traces/${seg(trace.id)}/stop`, {}));
-	const other = trace.tracer === "function" ? "function_graph" : "function";
-	const turn = () => act("switch", () => send("PATCH", `/v1/traces/${seg(trace.id)}`, { tracer: other }));
 	const remove = () => act("delete", async () => {
 		await open("DELETE", `/v1/traces/${seg(trace.id)}${trace.state === "failed" ? "?force=true" : ""}`);
 		unfollow(trace.id);
 		go(linkGuest(trace.guest));
 	});
-	return html`${trace.state === "running" && trace.tracer !== "syscalls" && html`<${Button} kind="quiet" icon="swap" disabled=${!!busy} onClick=${turn}>${busy === "switch" ? "Switching…" : `To ${other}`}<//>`}
+	return html`${trace.state === "running" && html`<${Change} trace=${trace} busy=${busy} act=${act} />`}
 		<${Downloads} trace=${trace} onProblem=${onProblem} />
-		${trace.state === "running" ? html`<${Button} kind="primary" icon="stop" disabled=${!!busy} onClick=${stop}>${busy === "stop" ? "Putting back…" : "Stop"}<//>`
-			: html`<${Button} kind="quiet" icon="trash" disabled=${!!busy} onClick=${remove}>${busy === "delete" ? "Deleting…" : "Delete"}<//>`}`;
+		${trace.state === "running" ? html`<${Button} kind="primary" icon="stop" disabled=${!!busy} onClick=${stop}>
+			${busy === "stop" ? "Putting back…" : "Stop"}<//>`
+			: html`<${Button} kind="quiet" icon="trash" disabled=${!!busy} onClick=${remove}>
+				${busy === "delete" ? "Deleting…" : "Delete"}<//>`}`;
 }
 
 function Totals({ trace, live }) {
 	useLive(live, 500);
-	const lost = trace.lost, missed = Math.max(0, live.lost - trace.lost);
+	const lost = trace.lost, missed = live.missed(trace);
 	const r = trace.restore;
 	return html`<dl class="totals">
 		<div><dt>Records</dt><dd>${count(Math.max(trace.records, live.lastSeq))}</dd></div>
-		<div class=${lost ? "is-warn" : ""}><dt>Lost</dt><dd>${lost ? html`<span aria-hidden="true">▲</span> ${count(lost)}` : "0"}</dd></div>
-		${missed > 0 && html`<div class="is-warn"><dt>Not seen here</dt><dd><span aria-hidden="true">▲</span> ${count(missed)}</dd></div>`}
+		<div class=${lost ? "is-warn" : ""}><dt>Lost</dt>
+			<dd>${lost ? html`<span aria-hidden="true">▲</span> ${count(lost)}` : "0"}</dd></div>
+		${missed > 0 && html`<div class="is-warn"><dt>Not seen here</dt><dd>
+			<span aria-hidden="true">▲</span> ${count(missed)}</dd></div>`}
 		<div><dt>Call sites</dt><dd>${count(trace.functions)}</dd></div>
 		${trace.graph && html`<div><dt>Inside now</dt><dd>${count(trace.graph.inside)}</dd></div>`}
 		${trace.syscalls && html`<div><dt>Calls</dt><dd>${count(trace.syscalls.calls)}</dd></div>`}
-		<div><dt>${trace.state === "running" ? "Running for" : "Ran for"}</dt><dd>${since(trace.started, trace.stopped ? Date.parse(trace.stopped) : Date.now())}</dd></div>
-		${r && html`<div class=${r.verified ? "is-good" : "is-warn"}><dt>Put back</dt><dd>${r.verified ? html`<span aria-hidden="true">✓</span> ${count(r.sites_restored)}, verified` : `${count(r.sites_restored)}, not verified`}</dd></div>`}
+		<div><dt>${trace.state === "running" ? "Running for" : "Ran for"}</dt>
+			<dd>${since(trace.started, trace.stopped ? Date.parse(trace.stopped) : Date.now())}</dd></div>
+		${r && html`<div class=${r.verified ? "is-good" : "is-warn"}><dt>Put back</dt>
+			<dd>${r.verified ? html`<span aria-hidden="true">✓</span> ${count(r.sites_restored)}, verified` : `${count(r.sites_restored)}, not verified`}</dd></div>`}
 		<div><dt>This page</dt><dd><${State} value=${live.state} /></dd></div>
 	</dl>`;
 }
@@ -115,15 +114,21 @@ export function TraceView({ trace, view, theme }) {
 	const tab = tabs.some(([id]) => id === view) ? view : trace.tracer === "function" && !graph ? "records" : tabs[0][0];
 	const View = { tree: Tree, syscalls: SyscallsView, timeline: Timeline, flame: FlameView, profile: ProfileView, records: RecordsView, losses: Losses }[tab];
 	return html`<header class="page-head">
-			<p class="crumbs"><a href=${linkGuest(trace.guest)}>${trace.guest}</a></p>
-			<div class="page-title"><h1>${trace.id}</h1><${State} value=${trace.state} /><code class="tracer">${trace.tracer}</code><span class="grow"></span><${Actions} trace=${trace} onProblem=${setProblem} /></div>
+			<p class="crumbs"><a href=${linkGuest(trace.guest)}>${trace.guest}</a>
+				${trace.snapshot_of && html`, a snapshot of <a href=${linkTrace(trace.snapshot_of)}>
+				${trace.snapshot_of}</a>`}</p>
+			<div class="page-title"><h1>${trace.id}</h1>
+				<${State} value=${trace.state === "running" && trace.tracing_on === false ? "paused" : trace.state} /><code class="tracer">${trace.tracer}</code><span class="grow"></span><${Actions} trace=${trace} onProblem=${setProblem} /></div>
 			<p class="sub mono clip" title="The filters of this trace">${summary(trace) || "all functions"}</p>
 			<${Totals} trace=${trace} live=${live} />
 		</header>
 		${problem && html`<${Failure} problem=${problem} onClose=${() => setProblem(null)} />`}
 		${trace.error && html`<${Failure} problem=${{ doc: trace.error }} />`}
 		${live.state === "broken" && live.problem && html`<${Failure} problem=${live.problem} />`}
-		<${Tabs} label=${`Views of ${trace.id}`} current=${tab} items=${tabs.map(([id, text]) => [id, text, linkTrace(trace.id, id), id === "losses" && trace.lost ? `▲ ${count(trace.lost)}` : null])} />
-		<div class=${`view view-${tab}`} key=${`${trace.id} ${tab}`}><${View} live=${live} trace=${trace} theme=${theme} /></div>
-		<p class="hidden" role="status">${trace.state === "running" ? "" : `${trace.id} ${trace.state}, ${plural(trace.records, "record")}, ${count(trace.lost)} lost`}</p>`;
+		<${Tabs} label=${`Views of ${trace.id}`} current=${tab}
+			items=${tabs.map(([id, text]) => [id, text, linkTrace(trace.id, id), id === "losses" && trace.lost ? `▲ ${count(trace.lost)}` : null])} />
+		<div class=${`view view-${tab}`} key=${`${trace.id} ${tab}`}>
+			<${View} live=${live} trace=${trace} theme=${theme} /></div>
+		<p class="hidden" role="status">
+			${trace.state === "running" ? "" : `${trace.id} ${trace.state}, ${plural(trace.records, "record")}, ${count(trace.lost)} lost`}</p>`;
 }

@@ -17,7 +17,8 @@ function took(ns) {
 	if (ns === UNFOLLOWED)
 		return html`<span class="faint" title="its return was not followed">-</span>`;
 	const m = mark(ns);
-	return html`<span class=${`took m${"+!#*@$".indexOf(m)}`} title=${m ? MARK_WORDS[m] : null}><span class="mark">${m}</span>${duration(ns)}</span>`;
+	return html`<span class=${`took m${"+!#*@$".indexOf(m)}`} title=${m ? MARK_WORDS[m] : null}>
+		<span class="mark">${m}</span>${duration(ns)}</span>`;
 }
 
 export function Tree({ live, trace }) {
@@ -73,13 +74,17 @@ export function Tree({ live, trace }) {
 		return html`<span role="gridcell" class="num">${took(c.dur[k])}</span>
 			<span role="gridcell" class="num faint less">${c.cpu[k]}</span>
 			<span role="gridcell" class="faint clip less">${live.names.text(c.comm[k])}-${c.pid[k]}</span>
-			<span role="gridcell" class="clip call" style=${{ paddingLeft: `${(level - 1) * 14}px`, "--indent": level - 1 }}>
-				${open ? html`<span class=${`fold ${shut ? "" : "is-open"}`} aria-hidden="true" onClick=${(e) => { e.stopPropagation(); fold(n, !shut); }}></span>` : html`<span class="fold none"></span>`}
-				<span class="fn">${name}</span><span class="faint">${note.startsWith("(") ? note : `()${note}`}${open ? (shut ? " { … }" : " {") : ""}</span></span>`;
+			<span role="gridcell" class="clip call"
+				style=${{ paddingLeft: `${(level - 1) * 14}px`, "--indent": level - 1 }}>
+				${open ? html`<span class=${`fold ${shut ? "" : "is-open"}`} aria-hidden="true"
+					onClick=${(e) => { e.stopPropagation(); fold(n, !shut); }}></span>` : html`<span class="fold none"></span>`}
+				<span class="fn">${name}</span>
+					<span class="faint">${note.startsWith("(") ? note : `()${note}`}${open ? (shut ? " { … }" : " {") : ""}</span></span>`;
 	};
 	return html`<div class="toolbar">
 			<label class="search"><span class="hidden">Find outermost calls by function, task or pid</span>
-				<input type="search" placeholder="Outermost function, task or pid" value=${text} onInput=${(e) => setText(e.target.value)} /></label>
+				<input type="search" placeholder="Outermost function, task or pid" value=${text}
+					onInput=${(e) => setText(e.target.value)} /></label>
 			<label class="inline">At least <select value=${least} onChange=${(e) => setLeast(+e.target.value)}>
 				${[[0, "any time"], [1e4, "10 µs"], [1e5, "100 µs"], [1e6, "1 ms"], [1e7, "10 ms"], [1e8, "100 ms"]].map(([v, l]) => html`<option value=${v}>${l}</option>`)}
 			</select></label>
@@ -88,9 +93,12 @@ export function Tree({ live, trace }) {
 			<${Button} kind="quiet small" onClick=${() => all(false)}>Unfold all<//>
 			<${Button} kind="quiet small" onClick=${() => all(true)}>Fold all<//>
 		</div>
-		${rows.length ? html`<${Virtual} id="tree" role="treegrid" label="Calls as they nest" columns=${4} n=${rows.length} keyOf=${(i) => rows[i]}
+		${rows.length ? html`<${Virtual} id="tree" role="treegrid" label="Calls as they nest" columns=${4}
+			n=${rows.length} keyOf=${(i) => rows[i]}
 			template="var(--tree-columns)" live=${trace.state === "running"}
-			head=${html`<span role="columnheader" class="num">Duration</span><span role="columnheader" class="num less">CPU</span><span role="columnheader" class="less">Task</span><span role="columnheader">Function calls</span>`}
+			head=${html`<span role="columnheader" class="num">Duration</span>
+				<span role="columnheader" class="num less">CPU</span>
+				<span role="columnheader" class="less">Task</span><span role="columnheader">Function calls</span>`}
 			rowProps=${(i) => ({ "aria-level": c.level(rows[i]), "aria-expanded": kids(rows[i]) ? !closed.current.has(rows[i]) : null })}
 			row=${cell} onKey=${onKey} />` : html`<${Empty} title="No call passes these filters" />`}`;
 }

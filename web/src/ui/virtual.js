@@ -72,16 +72,20 @@ export function Virtual({ id, role = "grid", label, columns, head, n, keyOf, row
 	const rows = [];
 	for (let i = from; i < to; i++) {
 		const key = keyOf(i);
-		rows.push(html`<div key=${key} id=${`${id}-${key}`} role="row" aria-rowindex=${i + 2} class=${`row ${i === at ? "is-active" : ""}`}
+		rows.push(html`<div key=${key} id=${`${id}-${key}`} role="row" aria-rowindex=${i + 2}
+			class=${`row ${i === at ? "is-active" : ""}`}
 			style=${{ transform: `translateY(${i * ROW}px)`, gridTemplateColumns: template }}
 			onClick=${() => { choose(i); onPick?.(i); }} ...${rowProps?.(i)}>${row(i)}</div>`);
 	}
 	return html`<div class="virtual">
-		<div class="virtual-box" ref=${box} tabindex="0" role=${role} aria-label=${label} aria-rowcount=${n + 1} aria-colcount=${columns}
+		<div class="virtual-box" ref=${box} tabindex="0" role=${role} aria-label=${label} aria-rowcount=${n + 1}
+			aria-colcount=${columns}
 			aria-activedescendant=${at >= from && at < to && at >= 0 ? `${id}-${keyOf(at)}` : null} onScroll=${onScroll} onKeyDown=${onKeyDown}>
-			<div class="row head" role="row" aria-rowindex="1" style=${{ gridTemplateColumns: template }}>${head}</div>
+			<div class="row head" role="row" aria-rowindex="1" style=${{ gridTemplateColumns: template }}>
+				${head}</div>
 			<div class="virtual-rows" role="rowgroup" style=${{ height: `${n * ROW}px` }}>${rows}</div>
 		</div>
-		${live && !stick && html`<${Button} kind="floating" icon="down" onClick=${() => setStick(true)}>Newest (${count(n)})<//>`}
+		${live && !stick && html`<${Button} kind="floating" icon="down"
+			onClick=${() => setStick(true)}>Newest (${count(n)})<//>`}
 	</div>`;
 }

@@ -169,6 +169,7 @@ test("records that were overwritten while the page was away are a loss, those be
 	l.item(rec("function", "f", 0, { seq: 601 }));
 	assert.deepEqual(n(), [112, 500, 601]);
 	assert.equal(l.gone, false);
+	assert.deepEqual([[13, 0], [10, 0], [10, 3]].map(([lost, lost_readers]) => l.missed({ lost, lost_readers })), [99, 99, 102]);
 });
 
 test("where reading begins", () => {
