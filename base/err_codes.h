@@ -46,6 +46,7 @@
 	X(ERR_GUEST_CHANGED,     "guest.text_changed",         409, "the bytes found are not the ones expected; nothing was written there") \
 	X(ERR_GUEST_GATE,        "guest.gate_timeout",         504, "no task passed the gate; is the guest idle or hung?")  \
 	X(ERR_GUEST_ALLOC,       "guest.alloc_failed",         507, "the guest's kernel has no memory to lend")             \
+	X(ERR_GUEST_LEAVES,      "guest.migrating",            409, "wait for the migration or snapshot to end, then try again") \
 	X(ERR_GUEST_GUARD,       "guest.integrity_guard",      409, "the guest checks its own kernel's text; unload that, or leave it alone") \
 	X(ERR_JOURNAL,           "journal.failed",             500, "the state directory must be writable and not full")    \
 	X(ERR_FILTER_EMPTY,      "filter.no_match",            422, "list names with hvftrace functions G GLOB")            \

@@ -497,6 +497,14 @@ int guest_refresh(struct guest *g, bool fresh, struct err *err)
 	return fresh || kernel_stale(g->k) ? baseline_refresh(g, err) : 0;
 }
 
+int guest_check_stays(struct guest *g, struct err *err)
+{
+	if (!vm_leaves(g->vm))
+		return 0;
+	return err_set(err, -EBUSY, ERR_GUEST_LEAVES, 0, "the memory of %s is being copied away",
+		       g->target);
+}
+
 struct vm *guest_vm(struct guest *g)
 {
 	return g->vm;

@@ -118,6 +118,13 @@ struct vm *guest_vm(struct guest *g);
 /** guest_kernel - its tables; the guest lock protects them */
 struct kernel *guest_kernel(struct guest *g);
 
+/**
+ * guest_check_stays - may the guest be changed, or is its memory being copied away?
+ *
+ * Context: guest lock held. Return: 0; -EBUSY (guest.migrating).
+ */
+must_check int guest_check_stays(struct guest *g, struct err *err);
+
 /** guest_mem - the guest's memory as parsers of symbols/ read it; valid until guest_detach() */
 void guest_mem(struct guest *g, struct sym_mem *ret);
 

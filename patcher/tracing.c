@@ -122,6 +122,8 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 	if (!rc)
 		rc = guest_check_alive(g, err);
 	if (!rc)
+		rc = guest_check_stays(g, err);
+	if (!rc)
 		rc = check_guards(g, err);
 	if (!rc && g->n_armed) /* could not be put back earlier */
 		rc = ftrace_make_nop(g, NULL, err);

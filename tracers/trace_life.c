@@ -175,10 +175,28 @@ static int look(struct trace *t, struct err *err)
 	return rc;
 }
 
+/* Before the guest goes, or as soon as it is seen to go: no site of ours is to arrive with it. */
+static int give_way(struct trace *t, struct err *err)
+{
+	struct guest_restore restore = { 0 };
+	struct err why = { 0 };
+	int rc = guest_check_stays(t->g, err);
+
+	if (!rc)
+		return 0;
+	if (tracing_disarm(t->g, &restore, &why))
+		log_error("%s", why.msg);
+	return rc;
+}
+
 int trace_life_look(struct trace *t, struct err *err)
 {
 	struct err why = { 0 };
-	int rc = look(t, &why);
+	int rc = give_way(t, err);
+
+	if (rc)
+		return rc;
+	rc = look(t, &why);
 
 	if (rc && why.code == ERR_VMM_GONE)
 		return err_set(err, rc, why.code, why.addr, "%s", why.msg);

@@ -162,8 +162,8 @@ void trace_life_begin(struct trace *t);
 /**
  * trace_life_look - modules that came or went, sites that the guest's own tracing took or gave back
  *
- * Context: the trace's thread, guest lock held. Return: 0; -ESRCH (vmm.gone). What else fails is tried again at
- * the next look.
+ * Context: the trace's thread, guest lock held. Return: 0; -ESRCH (vmm.gone); -EBUSY (guest.migrating), and every
+ * site is back. What else fails is tried again at the next look.
  */
 must_check int trace_life_look(struct trace *t, struct err *err);
 

@@ -136,4 +136,5 @@ const struct vm_ops vm_ops_libvirt = {
 	.write_text = qemu_write_text,
 	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
+	.leaves = qemu_leaves,
 };

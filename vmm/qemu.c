@@ -367,6 +367,28 @@ void qemu_detach(struct vm *vm)
 	vm->priv = NULL;
 }
 
+/* query-migrate (qapi/migration.json MigrationStatus): those in which memory goes, or has gone. */
+bool qemu_leaves(struct vm *vm)
+{
+	static const char *const on_its_way[] = {
+		"setup",           "active",          "pre-switchover",   "device",
+		"postcopy-active", "postcopy-paused", "postcopy-recover", "wait-unplug",
+		"cancelling",
+	};
+	struct qemu_priv *priv = vm->priv;
+	const char *status;
+	json_t *value = NULL;
+	bool leaves = false;
+
+	if (qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, NULL))
+		return false;
+	status = json_string_value(json_object_get(value, "status"));
+	for (size_t i = 0; status && i < ARRAY_SIZE(on_its_way); i++)
+		leaves = leaves || strcmp(status, on_its_way[i]) == 0;
+	json_decref(value);
+	return leaves;
+}
+
 /* Whether it runs; an error of QMP is told apart. */
 static int query_running(struct vm *vm, bool *running_ret, struct err *err)
 {
@@ -512,4 +534,5 @@ const struct vm_ops vm_ops_qemu = {
 	.write_text = qemu_write_text,
 	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
+	.leaves = qemu_leaves,
 };

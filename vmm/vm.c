@@ -151,6 +151,11 @@ u32 vm_vcpu_count(const struct vm *vm)
 	return vm->n_vcpus;
 }
 
+bool vm_leaves(struct vm *vm)
+{
+	return vm->ops->leaves && vm_alive(vm) && vm->ops->leaves(vm);
+}
+
 enum vm_state vm_state(struct vm *vm)
 {
 	return vm_alive(vm) ? vm->ops->state(vm) : VM_GONE;

@@ -88,6 +88,13 @@ u32 vm_vcpu_count(const struct vm *vm); /* 0 when not known */
 /** vm_state - what the guest does now; asks the VMM, or /proc for pid: targets */
 enum vm_state vm_state(struct vm *vm);
 
+/**
+ * vm_leaves - is the guest's memory being copied away (a migration, a snapshot of the running guest)?
+ *
+ * What we write then may miss the copy. Asks the VMM; false where it cannot be asked. Context: no window open.
+ */
+bool vm_leaves(struct vm *vm);
+
 /** vm_ram_count - runs of RAM, with holes between them */
 size_t vm_ram_count(const struct vm *vm);
 /** vm_ram - run @i, below vm_ram_count() */

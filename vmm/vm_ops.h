@@ -86,6 +86,8 @@ struct vm_ops {
 	int (*threads)(struct vm *vm, struct vm_threads *ret, struct err *err);
 	/* optional; no window is open */
 	int (*vcpu_regs)(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err);
+	/* optional; no window is open */
+	bool (*leaves)(struct vm *vm);
 };
 
 extern const struct vm_ops vm_ops_qemu; /* qemu.c */

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest whose memory is copied away: refused, and a trace that runs gives way."""
+
+from daemon import Daemon, problem
+from guest import Guest, wait_for
+from testlib import main
+from truth import attach
+
+
+def begin(g):
+    """A migration that will not end by itself."""
+    g.qmp.command("migrate-set-parameters", **{"max-bandwidth": 4096})
+    g.qmp.command("migrate", uri="exec:cat >/dev/null")
+    wait_for("it is active", lambda: g.qmp.command("query-migrate").get("status") == "active", 20)
+
+
+def cancel(g):
+    g.qmp.command("migrate_cancel")
+    wait_for("it is over", lambda: g.qmp.command("query-migrate").get("status") == "cancelled", 20)
+
+
+def test_migration():
+    with Guest("cloud-6.1") as g, Daemon() as d:
+        truth, sites = attach(g, d)
+        begin(g)
+        reply = d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_*"]})
+        problem(reply, 409, "guest.migrating")
+        truth.assert_untouched(sites, quiet=True)
+        cancel(g)
+        t = d.trace("g", ["vfs_*"])["id"]
+        d.wait_trace(t, lambda x: x["records"] > 100)
+        begin(g)
+        info = d.wait_trace(t, lambda x: x["state"] == "failed", 30)
+        assert info["error"]["code"] == "guest.migrating", info
+        truth.assert_untouched(sites, quiet=True)
+        cancel(g)
+        d.stop_trace(t)
+        restore = d.delete("/v1/guests/g")["restore"]
+        assert restore["verified"] and restore["memory_freed"], restore
+        truth.assert_untouched(sites)
+        g.assert_alive()
+        g.assert_no_warnings()
+
+
+if __name__ == "__main__":
+    main()
