@@ -56,6 +56,7 @@ struct body_trace {
 	u32 uid;
 	u64 cgroup;
 	u32 string_max; /* 0 when not given */
+	bool fd_paths;
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };

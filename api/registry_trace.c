@@ -121,6 +121,7 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 		.by_cgroup = body->has_cgroup,
 		.cgroup = body->cgroup,
 		.string_max = body->string_max,
+		.fd_paths = body->fd_paths,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};
