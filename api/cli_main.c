@@ -109,6 +109,7 @@ static const struct cli_verb verbs[] = {
 	  "  --comm GLOB     only tasks of this name; --uid N, --cgroup ID: of this user, in this cgroup\n"
 	  "  --path PREFIX   only calls with a path that begins so\n"
 	  "  --failed        only calls that returned an error\n"
+	  "  -y              what descriptors are of, as strace -y\n"
 	  "  --strings N     bytes of buffers and strings that are shown, 8 to 4096; 32 otherwise\n"
 	  "  --duration T    stop after 10, 10s, 500ms, 2m or 1h; otherwise at Ctrl-C\n"
 	  "  --format WHAT   text (as strace -f -tt -T), json (a line each), falco or ocsf\n"

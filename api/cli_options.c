@@ -28,7 +28,7 @@ static const struct request_option calls_options[] = {
 	{ "failed", "--failed" },      { "follow_forks", "-f" },
 	{ "comm", "--comm" },          { "uid", "--uid" },
 	{ "cgroup", "--cgroup" },      { "path", "--path" },
-	{ "string_max", "--strings" },
+	{ "string_max", "--strings" }, { "fd_paths", "-y" },
 };
 
 void trace_args_init(struct trace_args *a, const char *tracer)
@@ -158,6 +158,8 @@ static int take_calls_option(const char *verb, int opt, json_t *body)
 		return set_bool(body, "failed", true);
 	case 'f':
 		return set_bool(body, "follow_forks", true);
+	case 'y':
+		return set_bool(body, "fd_paths", true);
 	case OPT_COMM:
 		return set_string(verb, body, "comm", optarg);
 	case OPT_PATH:

@@ -58,13 +58,14 @@ enum {
 		{ "uid", required_argument, NULL, OPT_UID },                                     \
 		{ "cgroup", required_argument, NULL, OPT_CGROUP },                               \
 		{ "path", required_argument, NULL, OPT_PATH },                                   \
+		{ "decode-fds", no_argument, NULL, 'y' },                                        \
 	{                                                                                        \
 		"strings", required_argument, NULL, OPT_STRINGS                                  \
 	}
 /* clang-format on */
 
 /* For getopt_long(): what the three verbs have in common. */
-#define TRACE_SHORT "fl:n:P:g:" CLI_COMMON_SHORT
+#define TRACE_SHORT "fyl:n:P:g:" CLI_COMMON_SHORT
 /* clang-format off: a table */
 #define TRACE_LONG                                                               \
 	{ "duration", required_argument, NULL, OPT_DURATION },                   \

@@ -147,6 +147,7 @@ void registry_trace_opts(const struct body_trace *body, struct trace_opts *ret)
 		.by_cgroup = body->has_cgroup,
 		.cgroup = body->cgroup,
 		.string_max = body->string_max,
+		.fd_paths = body->fd_paths,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};

@@ -36,6 +36,8 @@
 #define AGENT_USER_COUNT   3 /* how many pointers there are up to NULL; no bytes */
 #define AGENT_USER_IOVEC   4 /* what struct iovec[] points to: a record each, of at most each bytes */
 #define AGENT_USER_ARGS    5 /* argv of the program that an execve() has just begun */
+#define AGENT_USER_FD \
+	6 /* what descriptor base is of: inode number, file system's magic number, path; counted 1: deleted */
 
 /* agent_user_step.flags */
 #define AGENT_USER_AT_EXIT 0x01 /* only when it succeeded */
@@ -45,6 +47,9 @@
 #define AGENT_USER_LEN_PTR 0x08 /* len is of a pointer to the length, 32 bits */
 #define AGENT_USER_SP      0x10 /* at the program's stack pointer + ptr_at, whatever base is */
 
+#define AGENT_USER_RESULT   0xfe /* base: what the call returned */
+#define AGENT_USER_PATH_OFF 16 /* of the path in FD's bytes */
+#define AGENT_AT_FDCWD      (-100)
 #define AGENT_USER_NONE     0xff /* base, len, if_arg: there is none */
 #define AGENT_USER_STEPS    1024 /* room for, in data */
 #define AGENT_USER_RUN      24 /* steps of one site, at most */
@@ -76,7 +81,12 @@ struct agent_where {
 	agent_u32 task_cred, cred_uid;
 	agent_u32 task_cgroups, css_set_cgroup, cgroup_node, node_id;
 	agent_u32 regs_sp; /* in struct pt_regs */
-	agent_u32 pad;
+	agent_u32 task_files; /* 0: none of these */
+	agent_u32 files_fdt, fdt_max, fdt_fd, file_dentry, file_mnt;
+	agent_u32 task_fs, fs_pwd_dentry, fs_pwd_mnt;
+	agent_u32 dentry_parent, dentry_name, dentry_len, dentry_pprev, dentry_sb, dentry_inode;
+	agent_u32 sb_magic, inode_ino;
+	agent_u32 mount_mnt, mount_parent, mount_point, mnt_root;
 };
 
 _Static_assert(sizeof(struct agent_user_step) == 32, "agent_user_step");

@@ -14,9 +14,10 @@
  * kept in struct agent_task and in the states of frames.
  */
 #include "guest-agent/full_64.h"
+#include "guest-agent/full_path.h"
 #include "guest-agent/full_record.h"
 #include "guest-agent/full_stack.h"
-#include "guest-agent/full_user.h"
+#include "guest-agent/full_steps.h"
 
 #define FIND_TRIES 4 /* places of a bucket that others take while we are about to */
 #define SKIP_MAX   16 /* calls that are found out to have been left without a return */

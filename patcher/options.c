@@ -221,6 +221,46 @@ static void find_where(struct guest *g)
 	}
 }
 
+/* What leads from a descriptor to a path: all of it, or nothing. */
+static void find_paths(struct guest *g)
+{
+	struct agent_where *w = &g->agent.header.where;
+	const struct {
+		u32 *at;
+		const char *type, *path;
+	} members[] = {
+		{ &w->files_fdt, "files_struct", "fdt" },
+		{ &w->fdt_max, "fdtable", "max_fds" },
+		{ &w->fdt_fd, "fdtable", "fd" },
+		{ &w->file_dentry, "file", "f_path.dentry" },
+		{ &w->file_mnt, "file", "f_path.mnt" },
+		{ &w->task_fs, "task_struct", "fs" },
+		{ &w->fs_pwd_dentry, "fs_struct", "pwd.dentry" },
+		{ &w->fs_pwd_mnt, "fs_struct", "pwd.mnt" },
+		{ &w->dentry_parent, "dentry", "d_parent" },
+		{ &w->dentry_name, "dentry", "d_name.name" },
+		{ &w->dentry_len, "dentry", "d_name.len" },
+		{ &w->dentry_pprev, "dentry", "d_hash.pprev" },
+		{ &w->dentry_sb, "dentry", "d_sb" },
+		{ &w->dentry_inode, "dentry", "d_inode" },
+		{ &w->sb_magic, "super_block", "s_magic" },
+		{ &w->inode_ino, "inode", "i_ino" },
+		{ &w->mount_mnt, "mount", "mnt" },
+		{ &w->mount_parent, "mount", "mnt_parent" },
+		{ &w->mount_point, "mount", "mnt_mountpoint" },
+		{ &w->mnt_root, "vfsmount", "mnt_root" },
+	};
+	u32 files;
+
+	w->task_files = 0;
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+		if (kernel_btf_offset(g->k, members[i].type, members[i].path, members[i].at))
+			return;
+	}
+	if (!kernel_btf_offset(g->k, "task_struct", "files", &files))
+		w->task_files = files;
+}
+
 static int write_steps(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	if (opts->n_steps > AGENT_USER_STEPS)
@@ -244,6 +284,7 @@ static int write_syscalls(struct guest *g, const struct tracing_opts *opts, stru
 	if (rc)
 		return rc;
 	find_where(g);
+	find_paths(g);
 	rc = write_steps(g, opts, err);
 	if (rc)
 		return rc;

@@ -13,9 +13,10 @@ static int check_syscalls(const struct trace_opts *opts, struct err *err)
 	if (opts->n_notrace || opts->n_graph || opts->n_graph_notrace || opts->max_depth ||
 	    opts->threshold_ns || opts->no_irqs || opts->no_sleep_time || opts->retval ||
 	    opts->args || opts->switches)
-		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
-			       "the tracer syscalls takes names of calls, pids, failed, "
-			       "follow_forks, comm, uid, cgroup, path and string_max alone");
+		return err_set(
+			err, -EINVAL, ERR_BAD_REQUEST, 0,
+			"the tracer syscalls takes names of calls, pids, failed, "
+			"follow_forks, comm, uid, cgroup, path, string_max and fd_paths alone");
 	if (opts->follow_forks && !opts->n_pids)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "forks are followed of pids: without any, all tasks are traced");
@@ -40,10 +41,10 @@ int choose_check(const struct trace_opts *opts, struct err *err)
 	if (!strcmp(opts->tracer, "syscalls"))
 		return check_syscalls(opts, err);
 	if (opts->failed_only || opts->follow_forks || opts->comm || opts->path || opts->by_uid ||
-	    opts->by_cgroup || opts->string_max)
+	    opts->by_cgroup || opts->string_max || opts->fd_paths)
 		return err_set(
 			err, -EINVAL, ERR_BAD_REQUEST, 0,
-			"failed, follow_forks, comm, uid, cgroup, path and string_max are for the "
+			"failed, follow_forks, comm, uid, cgroup, path, string_max and fd_paths are for the "
 			"tracer syscalls, not %.40s",
 			opts->tracer);
 	if (!strcmp(opts->tracer, "function_graph"))

@@ -242,8 +242,7 @@ static bool take_capture(struct sys_reader *s, const struct trace_record *r)
 
 	if (r->n_args != RESULT_WORDS || e->n_captures == SYSCALL_CAPTURES || s->missing ||
 	    r->args[2] > SYS_DATA_MAX - e->data_len || (r->args[0] & 0xff) > CAPTURE_RETURN ||
-	    (r->args[0] >> 8 & 0xff) > CAPTURE_DATA ||
-	    (r->args[0] >> 16 & 0xff) > CAPTURE_USER_EXIT)
+	    (r->args[0] >> 8 & 0xff) > CAPTURE_FD || (r->args[0] >> 16 & 0xff) > CAPTURE_USER_EXIT)
 		return false;
 	c.arg = r->args[0] & 0xff;
 	c.what = r->args[0] >> 8 & 0xff;

@@ -15,7 +15,7 @@ static const u8 ops[] = {
 	[CAPTURE_STRING] = AGENT_USER_STRING,   [CAPTURE_BYTES] = AGENT_USER_BYTES,
 	[CAPTURE_STRINGS] = AGENT_USER_STRINGS, [CAPTURE_COUNT] = AGENT_USER_COUNT,
 	[CAPTURE_SOCKADDR] = AGENT_USER_BYTES,  [CAPTURE_IOVEC] = AGENT_USER_BYTES,
-	[CAPTURE_DATA] = AGENT_USER_IOVEC,
+	[CAPTURE_DATA] = AGENT_USER_IOVEC,      [CAPTURE_FD] = AGENT_USER_FD,
 };
 
 static struct agent_user_step step_of(const struct plan_step *s)
@@ -23,7 +23,7 @@ static struct agent_user_step step_of(const struct plan_step *s)
 	bool counted = s->what == CAPTURE_DATA || s->len == PLAN_ARG || s->len == PLAN_PTR;
 	struct agent_user_step r = {
 		.op = ops[s->what],
-		.base = s->arg,
+		.base = s->arg == CAPTURE_RETURN ? AGENT_USER_RESULT : s->arg,
 		.len = counted && s->len_at < 0 ? s->len_arg : AGENT_USER_NONE,
 		.if_arg = s->if_arg,
 		.flags = s->at_exit ? AGENT_USER_AT_EXIT : 0,
@@ -125,7 +125,9 @@ bool sys_user_piece(u64 key, u32 there, u32 n, struct sys_user_piece *ret)
 		.len = n,
 	};
 
-	if (c.arg >= SYSCALL_ARGS || c.what > CAPTURE_DATA)
+	if (c.what == CAPTURE_FD)
+		c.source = CAPTURE_KERNEL;
+	if (c.arg > CAPTURE_RETURN || c.what > CAPTURE_FD)
 		return false;
 	*ret = (struct sys_user_piece){ .capture = c,
 					.number = key >> AGENT_USER_NUMBER_SHIFT & 0xffff,

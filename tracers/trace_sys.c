@@ -38,6 +38,7 @@ int trace_sys_create(struct trace *t, const struct trace_opts *opts, struct err 
 	if (!t->sys)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
 	t->sys->plan.string_max = opts->string_max;
+	t->sys->plan.fd_paths = opts->fd_paths;
 	t->sys->follow = opts->follow_forks;
 	t->sys->by_uid = opts->by_uid;
 	t->sys->uid = opts->uid;

@@ -26,13 +26,13 @@ MEMORY = [
     ("pipe2", 0, "[3, 4]", "user_exit"),
     ("epoll_ctl", 3, "{events=EPOLLIN, data={u32=7, u64=7}}", "user_enter"),
     ("epoll_wait", 1, "[{events=EPOLLIN, data={u32=7, u64=7}}]", "user_exit"),
-    ("poll", 0, "[{fd=3, events=POLLIN}, {fd=-1}]", "user_exit"),
+    ("poll", 0, "[{fd=3, events=POLLIN}, {fd=-1}]", "user_enter"),
     ("ioctl", 2, "[1]", "user_exit"),
     ("sendto", 1, '"to myself"', "user_enter"),
     ("recvfrom", 1, '"to myself"', "user_exit"),
     ("sendmsg", 1, None, "user_enter"),
     ("setsockopt", 3, "[1]", "user_enter"),
-    ("socketpair", 3, "[4, 5]", "user_exit"),
+    ("socketpair", 3, "[4, 6]", "user_exit"),
 ]
 
 

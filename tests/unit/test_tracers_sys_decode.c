@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,6 +356,109 @@ static void tables_are_sorted(void **state)
 	assert_int_equal(decode_class("files"), 0);
 }
 
+/* strace's column for results is the 40th. */
+static void told(const char *call, const char *result)
+{
+	char line[512];
+
+	snprintf(line, sizeof(line), "%-39s = %s", call, result);
+	expect(line);
+}
+
+static void of_fd(u8 arg, u64 ino, u64 magic, const char *path, u32 deleted)
+{
+	u8 b[16 + 64];
+	size_t n = strlen(path);
+
+	memcpy(b, &ino, 8);
+	memcpy(b + 8, &magic, 8);
+	memcpy(b + 16, path, n);
+	cap(arg, CAPTURE_FD, b, 16 + n);
+	ev.captures[ev.n_captures - 1].count = deleted;
+}
+
+/* strace -y */
+static void descriptors(void **state)
+{
+	(void)state;
+	CALL("openat", 3, -100, P, 0, 0, 0, 0);
+	of_fd(0, 2, 0x858458f6, "", 0);
+	str(1, "x>y");
+	of_fd(CAPTURE_RETURN, 7, 0x858458f6, "/tmp/x>y", 0);
+	told("openat(AT_FDCWD</>, \"x>y\", O_RDONLY)", "3</tmp/x\\76y>");
+	CALL("close", 0, 4, 0, 0, 0, 0, 0);
+	of_fd(0, 1234, 0x50495045, "", 0);
+	told("close(4<pipe:[1234]>)", "0");
+	CALL("close", 0, 4, 0, 0, 0, 0, 0);
+	of_fd(0, 99, 0x534f434b, "", 0);
+	told("close(4<socket:[99]>)", "0");
+	CALL("close", 0, 4, 0, 0, 0, 0, 0);
+	of_fd(0, 5, 0x09041934, "[eventpoll]", 0);
+	told("close(4<anon_inode:[eventpoll]>)", "0");
+	CALL("close", 0, 4, 0, 0, 0, 0, 0);
+	of_fd(0, 5, 1, "/tmp/gone", 1);
+	told("close(4</tmp/gone>(deleted))", "0");
+	CALL("dup2", 5, 4, 5, 0, 0, 0, 0); /* each has its own */
+	of_fd(1, 5, 1, "/b", 0);
+	of_fd(0, 5, 1, "/a", 0);
+	told("dup2(4</a>, 5</b>)", "5");
+	CALL("close", 0, 4, 0, 0, 0, 0, 0); /* too short to be one */
+	cap(0, CAPTURE_FD, "abc", 3);
+	told("close(4)", "0");
+}
+
+/* What is written only when a signal comes; and the interrupted code's register. */
+static void interrupted(void **state)
+{
+	const u64 second[2] = { 1, 0 }, left[2] = { 0, 943241630 };
+
+	(void)state;
+	CALL("nanosleep", -516, P, P + 16, 0, 0, 0, 0);
+	longs(0, 2, second);
+	longs(1, 2, left);
+	told("nanosleep({tv_sec=1, tv_nsec=0}, {tv_sec=0, tv_nsec=943241630})",
+	     "? ERESTART_RESTARTBLOCK (Interrupted by signal)");
+	CALL("nanosleep", 0, P, P + 16, 0, 0, 0, 0);
+	longs(0, 2, second);
+	longs(1, 2, left);
+	told("nanosleep({tv_sec=1, tv_nsec=0}, 0x7ffc00001010)", "0");
+	CALL("rt_sigreturn", -4, 0, 0, 0, 0, 0, 0);
+	ev.state = SYSCALL_SIGRETURN;
+	ev.n_args = 0;
+	told("rt_sigreturn()", "-1 EINTR (Interrupted system call)");
+}
+
+/* Names that the 64-bit ABI does not have, with the arguments of those that it has. */
+static void names_of_32_bits(void **state)
+{
+	(void)state;
+	assert_string_equal(syscall_name32(199), "getuid32");
+	assert_string_equal(syscall_name32(197), "fstat64");
+	assert_null(syscall_name32(5));
+	assert_null(syscall_name32(-1));
+	CALL("clock_gettime64", 0, 1, P, 0, 0, 0, 0);
+	ev.abi = SYSCALL_ABI_32;
+	told("clock_gettime64(CLOCK_MONOTONIC, 0x7ffc00001000)", "0");
+	CALL("fchown32", 0, 3, 0, 0xffffffff, 0, 0, 0);
+	ev.abi = SYSCALL_ABI_32;
+	told("fchown32(3, 0, -1)", "0");
+}
+
+/* The kernel's own copy counts for more than what was read of the program, whichever came first. */
+static void kernels_copy(void **state)
+{
+	(void)state;
+	CALL("execve", 0, P, P, 0, 0, 0, 0);
+	ev.state = SYSCALL_EXECVE;
+	str(0, "/bin/true");
+	cap(1, CAPTURE_STRINGS, "false\0", 6);
+	ev.captures[1].source = CAPTURE_USER_ENTER;
+	ev.captures[1].count = 1;
+	cap(1, CAPTURE_STRINGS, "true\0", 5);
+	ev.captures[2].count = 1;
+	told("execve(\"/bin/true\", [\"true\"], NULL)", "0");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -365,6 +469,10 @@ int main(void)
 		cmocka_unit_test(network),
 		cmocka_unit_test(restarts_and_prefixes),
 		cmocka_unit_test(tables_are_sorted),
+		cmocka_unit_test(descriptors),
+		cmocka_unit_test(interrupted),
+		cmocka_unit_test(names_of_32_bits),
+		cmocka_unit_test(kernels_copy),
 	};
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);
 

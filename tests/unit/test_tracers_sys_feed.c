@@ -297,12 +297,81 @@ static void filtered(void **state)
 	assert_true(c.calls == 1 && c.filtered == 1);
 }
 
+static void piece(u32 pid, u8 arg, u8 what, u64 bits, u32 number, const char *bytes, u32 n,
+		  u32 there)
+{
+	u64 key = (u64)arg | (u64)what << 8 | bits | (u64)number << AGENT_USER_NUMBER_SHIFT;
+	struct ring_capture c = {
+		.program = AGENT_CAPTURE_USER, .key = key, .n = n, .there = there
+	};
+	struct trace_record r = {
+		.type = TRACE_FUNCTION, .ip = 0xffffffff81ff0000, .pid = pid, .capture = &c
+	};
+
+	memcpy(c.bytes, bytes, n);
+	sys_feed_add(feed, &r);
+}
+
+/* Of the program's memory, in pieces: joined, with NULs behind strings, and cut where something is missing. */
+static void pieces(void **state)
+{
+	const u32 unknown = AGENT_CAPTURE_UNKNOWN;
+	const struct syscall_capture *c;
+	const u8 *p;
+
+	(void)state;
+	enter(7, OPENAT, 1, 2);
+	piece(7, 1, CAPTURE_BYTES, 0, 0, "0123", 4, 10);
+	piece(7, 1, CAPTURE_BYTES, 0, 1, "456", 3, 10);
+	piece(7, 2, CAPTURE_STRINGS, 0, 0, "one", 3, 3);
+	piece(7, 2, CAPTURE_STRINGS, 0, 1, "", 0, 0);
+	piece(7, 2, CAPTURE_STRINGS, 0, 0xffff, "", 0, 0);
+	piece(7, 3, CAPTURE_STRINGS, 0, 0, "cut", 3, 3);
+	piece(7, 3, CAPTURE_STRINGS, AGENT_USER_FAILED, 1, "", 0, unknown);
+	piece(7, 0, CAPTURE_BYTES, AGENT_USER_FAILED, 0, "", 0, unknown);
+	piece(7, 0, CAPTURE_BYTES, AGENT_USER_EXIT, 0, "late", 4, 4);
+	piece(7, 9, CAPTURE_BYTES, 0, 0, "no such argument", 16, 16);
+	leave(7, OPENAT, 3);
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0].n_captures, 5);
+	c = syscall_capture_find(&seen[0], 1, CAPTURE_BYTES, &p);
+	assert_true(c && c->len == 7 && c->full_len == 10 && c->truncated);
+	assert_memory_equal(p, "0123456", 7);
+	assert_int_equal(c->source, CAPTURE_USER_ENTER);
+	c = syscall_capture_find(&seen[0], 2, CAPTURE_STRINGS, &p);
+	assert_true(c && c->len == 5 && c->count == 2 && !c->truncated);
+	assert_memory_equal(p, "one\0\0", 5);
+	c = syscall_capture_find(&seen[0], 3, CAPTURE_STRINGS, &p);
+	assert_true(c && c->len == 4 && c->count == 1 && c->truncated);
+	c = syscall_capture_find(&seen[0], 0, CAPTURE_BYTES, &p);
+	assert_true(c && c->source == CAPTURE_USER_EXIT && !memcmp(p, "late", 4));
+}
+
+/* A path of any length, as the kernel has it; not what another function says of it again. */
+static void long_path(void **state)
+{
+	char part[AGENT_CAPTURE_MAX + 1];
+
+	(void)state;
+	memset(part, 'a', sizeof(part) - 1);
+	part[sizeof(part) - 1] = 0;
+	enter(7, OPENAT, 1, 0x7000);
+	captured(7, 0, 0x7000, part, AGENT_CAPTURE_UNKNOWN);
+	captured(7, 0, 0x7000, part, AGENT_CAPTURE_UNKNOWN);
+	captured(7, 0, 0x7000, "end", 2 * AGENT_CAPTURE_MAX + 3);
+	captured(7, 0, 0x7000, part, AGENT_CAPTURE_UNKNOWN);
+	leave(7, OPENAT, 3);
+	assert_int_equal(seen[0].n_captures, 1);
+	assert_int_equal(seen[0].captures[0].len, 2 * AGENT_CAPTURE_MAX + 3);
+	assert_false(seen[0].captures[0].truncated);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(paths), TEST(two_paths), TEST(tasks), TEST(compat),
-		TEST(ends),  TEST(filtered),  TEST(fixed),
+		TEST(paths),    TEST(two_paths), TEST(tasks),  TEST(compat),    TEST(ends),
+		TEST(filtered), TEST(fixed),     TEST(pieces), TEST(long_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

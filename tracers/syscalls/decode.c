@@ -140,6 +140,7 @@ static bool put_arg(struct decoded *out, struct dec *d, const struct arg_desc *d
 	if (desc->label)
 		buf_adds(d->b, desc->label);
 	d->capture = -1;
+	d->fd_arg = a;
 	d->unread = false;
 	if (is_mem(desc->kind))
 		put_mem(d, desc, a, v);
@@ -250,6 +251,7 @@ static void put_result(struct dec *d, u8 kind)
 		put_val(d, K_O, NULL, (u64)ret);
 		return;
 	case R_FD:
+		d->fd_arg = CAPTURE_RETURN;
 		put_val(d, K_FD, NULL, (u64)ret);
 		return;
 	case R_GETFD:
@@ -308,6 +310,7 @@ void decode_event(struct decoded *d, const struct syscall_event *e, const struct
 			   .max = o->string_max   ? o->string_max
 				  : e->string_max ? e->string_max
 						  : DECODE_STRING_MAX,
+			   .fd_arg = -1,
 			   .capture = -1 };
 
 	dec.ok = !syscall_failed(e) && e->state != SYSCALL_UNFINISHED && e->state != SYSCALL_NEVER;

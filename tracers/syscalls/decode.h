@@ -14,9 +14,6 @@
 
 struct decode_opts {
 	u32 string_max; /* 0: DECODE_STRING_MAX */
-	/* the path of a descriptor, NUL-terminated, as strace -y adds it; NULL: not wanted */
-	bool (*fd_path)(void *arg, u32 tgid, s32 fd, char *path_ret, size_t size);
-	void *arg;
 };
 
 struct decoded_arg {

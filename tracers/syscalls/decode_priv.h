@@ -14,6 +14,7 @@ struct dec {
 	const struct decode_opts *o;
 	u32 max; /* string_max */
 	bool ok; /* it returned, and not with an error */
+	s32 fd_arg; /* the descriptor that is being shown is this argument, or CAPTURE_RETURN; -1: neither */
 	s32 capture; /* the one that was used last; -1 */
 	bool unread;
 };

@@ -24,7 +24,10 @@ enum capture_what {
 	CAPTURE_SOCKADDR, /* of the length that the kernel took or gave */
 	CAPTURE_IOVEC, /* struct iovec[], for readv and the like, or of a struct msghdr */
 	CAPTURE_DATA, /* what iovecs point to, one after the other */
+	CAPTURE_FD, /* what a descriptor is of: 8 bytes of inode number, 8 of file system, path; count 1: deleted */
 };
+
+#define CAPTURE_FD_PATH 16 /* where in its bytes the path begins */
 
 enum capture_source {
 	CAPTURE_KERNEL, /* the kernel's own copy: what it acted upon */

@@ -199,6 +199,27 @@ static void empty_path_add(struct plan *p, const struct call_desc *c)
 	}
 }
 
+static void fd_add(struct plan *p, u8 arg, bool at_exit)
+{
+	if (p->n < PLAN_STEPS)
+		p->steps[p->n++] = (struct plan_step){ .arg = arg,
+						       .what = CAPTURE_FD,
+						       .at_exit = at_exit,
+						       .if_arg = PLAN_ANY,
+						       .ptr_at = -1,
+						       .len_at = -1 };
+}
+
+static void fds_add(struct plan *p, const struct call_desc *c)
+{
+	for (u8 i = 0; i < SYSCALL_ARGS && c->args[i].kind; i++) {
+		if ((c->args[i].kind == K_FD || c->args[i].kind == K_DIRFD) && !c->args[i].from)
+			fd_add(p, i, false);
+	}
+	if (c->ret == R_FD)
+		fd_add(p, CAPTURE_RETURN, true);
+}
+
 bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
 {
 	const struct call_desc *c = call_desc_find(name);
@@ -206,6 +227,8 @@ bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
 	(void)plan_for(name, o, ret);
 	if (c)
 		empty_path_add(ret, c);
+	if (c && o->fd_paths)
+		fds_add(ret, c);
 	for (u8 i = 0; c && i < c->n_variants; i++) {
 		u8 from = ret->n;
 

@@ -52,6 +52,7 @@ struct plan {
 
 struct plan_opts {
 	u32 string_max; /* bytes of a buffer; strace -s. 0: 32 */
+	bool fd_paths; /* what descriptors are of; strace -y */
 	u32 strings_max; /* bytes of argv together. 0: 4096 */
 };
 

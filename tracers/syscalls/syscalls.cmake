@@ -27,6 +27,7 @@ target_sources(tracers PRIVATE
 	${calls}/values.c)
 
 hvf_unit_test(test_tracers_sys_decode LIBS tracers)
+hvf_unit_test(test_tracers_sys_user LIBS tracers)
 # assemble.c with a made-up table of calls
 hvf_unit_test(test_tracers_sys_assemble LIBS base SRCS ${calls}/assemble.c ${calls}/event.c)
 hvf_unit_test(test_tracers_sys_out LIBS tracers PkgConfig::JANSSON)

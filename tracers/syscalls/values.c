@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-#define S_IFMT_BITS 0170000u
+#define S_IFMT_BITS    0170000u
+#define AT_FDCWD_VALUE (-100)
 
 const char *xlat_name(const struct xlat_table *t, u64 val)
 {
@@ -224,18 +225,50 @@ static void put_path_byte(struct buf *b, u8 c)
 		buf_add(b, &c, 1);
 }
 
+/* Files that are in no directory: Linux v6.1 include/uapi/linux/magic.h */
+static const struct {
+	u64 magic;
+	const char *name;
+	bool numbered;
+} fd_kinds[] = {
+	{ 0x534f434b, "socket:", true },
+	{ 0x50495045, "pipe:", true },
+	{ 0x09041934, "anon_inode:", false },
+};
+
+static void put_fd_path(struct buf *b, const struct syscall_capture *c, const u8 *p)
+{
+	u64 magic = load_le(p + 8, 8);
+
+	buf_adds(b, "<");
+	for (size_t i = 0; i < ARRAY_SIZE(fd_kinds); i++) {
+		if (fd_kinds[i].magic != magic)
+			continue;
+		buf_adds(b, fd_kinds[i].name);
+		if (fd_kinds[i].numbered)
+			buf_addf(b, "[%llu]", (unsigned long long)load_le(p, 8));
+	}
+	if (c->len == CAPTURE_FD_PATH && magic != fd_kinds[0].magic && magic != fd_kinds[1].magic)
+		buf_adds(b, "/");
+	for (u32 i = CAPTURE_FD_PATH; i < c->len; i++)
+		put_path_byte(b, p[i]);
+	buf_adds(b, c->count ? ">(deleted)" : ">");
+}
+
 static void put_fd(struct dec *d, u64 v)
 {
-	char path[256];
+	const struct syscall_capture *c;
+	const u8 *p;
 
-	buf_addf(d->b, "%d", (s32)v);
-	if ((s32)v < 0 || !d->o->fd_path ||
-	    !d->o->fd_path(d->o->arg, d->e->tgid, (s32)v, path, sizeof(path)))
+	if ((s32)v == AT_FDCWD_VALUE)
+		buf_adds(d->b, "AT_FDCWD");
+	else
+		buf_addf(d->b, "%d", (s32)v);
+	if (d->fd_arg < 0 || (d->fd_arg < SYSCALL_ARGS && (s32)d->e->args[d->fd_arg] != (s32)v))
 		return;
-	buf_adds(d->b, "<");
-	for (const char *p = path; p < path + sizeof(path) && *p; p++)
-		put_path_byte(d->b, (u8)*p);
-	buf_adds(d->b, ">");
+	c = syscall_capture_find(d->e, (u8)d->fd_arg, CAPTURE_FD, &p);
+	if (c && c->len >= CAPTURE_FD_PATH)
+		put_fd_path(d->b, c, p);
 }
 
 static void put_proto(struct dec *d, u64 v)
@@ -362,10 +395,7 @@ void put_val(struct dec *d, u8 kind, const void *tab, u64 v)
 		return;
 	switch (kind) {
 	case K_DIRFD:
-		if ((s32)v == -100)
-			buf_adds(d->b, "AT_FDCWD");
-		else
-			put_fd(d, v);
+		put_fd(d, v);
 		return;
 	case K_ENUM:
 		put_enum(d->b, tab, as_int(v));

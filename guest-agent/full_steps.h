@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A call's steps: see agent_user.h. Only full.c includes it. */
+#ifndef GUEST_AGENT_FULL_STEPS_H
+#define GUEST_AGENT_FULL_STEPS_H
+
+#include "guest-agent/full_path.h"
+#include "guest-agent/full_user.h"
+
+static bool read_step(const struct user_read *u)
+{
+	const struct agent_user_step *s = u->s;
+	agent_u32 max = at_most(s->max, AGENT_USER_MAX), bytes;
+	agent_u64 from, n;
+
+	if (s->op == AGENT_USER_ARGS)
+		return read_args(u);
+	if (s->op == AGENT_USER_FD) {
+		read_fd(u,
+			(agent_u32)(s->base == AGENT_USER_RESULT ? u->ret : user_arg(u, s->base)));
+		return true;
+	}
+	if (!find_bytes(u, &from, &n))
+		return false;
+	if (!from)
+		return true;
+	switch (s->op) {
+	case AGENT_USER_STRING:
+		return read_string(u, from, max, 0);
+	case AGENT_USER_STRINGS:
+		return read_strings(u, from, max);
+	case AGENT_USER_COUNT:
+		return read_count(u, from);
+	case AGENT_USER_IOVEC:
+		return read_iovec(u, from, n);
+	default:
+		if (s->flags & AGENT_USER_RET && u->ret < n)
+			n = u->ret;
+		if (s->each && n < AGENT_CAPTURE_UNKNOWN)
+			n *= s->each;
+		bytes = n < max ? (agent_u32)n : max;
+		return !bytes ||
+		       read_bytes(u, from, bytes, n < AGENT_CAPTURE_UNKNOWN ? (agent_u32)n : bytes);
+	}
+}
+
+static bool step_applies(const struct user_read *u)
+{
+	const struct agent_user_step *s = u->s;
+
+	return s->if_arg >= AGENT_MAX_ARGS ||
+	       ((agent_u32)user_arg(u, s->if_arg) & s->if_mask) == s->if_value;
+}
+
+static const struct agent_user_step *first_step(const struct call *c, agent_u32 *n_ret)
+{
+	agent_u32 i = (c->what >> AGENT_SITE_USER_SHIFT & AGENT_SITE_USER_MASK) - 1;
+
+	*n_ret = i < AGENT_USER_STEPS ? at_most(AGENT_USER_STEPS - i, AGENT_USER_RUN) : 0;
+	return (const struct agent_user_step *)in_data(c->h, c->h->steps_off) + i;
+}
+
+/* After the entry's record. Return: AGENT_FRAME_RETRY bits */
+__attribute__((noinline)) static agent_u32 user_entry(struct call *c, agent_u64 regs)
+{
+	struct user_read u = { .c = c, .regs = regs };
+	agent_u32 n, retry = 0;
+
+	u.s = first_step(c, &n);
+	for (agent_u32 i = 0; i < n; i++, u.s++) {
+		agent_u32 flags = READ_ONCE(u.s->flags);
+
+		u.key = u.s->tag;
+		if (!(flags & AGENT_USER_AT_EXIT) && step_applies(&u) && !read_step(&u) &&
+		    i < RETRIES)
+			retry |= (agent_u32)AGENT_FRAME_RETRY << i;
+		if (flags & AGENT_USER_LAST)
+			break;
+	}
+	return retry;
+}
+
+/*
+ * Before the return's record, and a tick earlier. What failed at the entry is there by now if the kernel
+ * itself has read it.
+ */
+__attribute__((noinline)) static void user_exit(struct call *c, agent_u64 regs, agent_u32 state,
+						agent_u64 ret)
+{
+	struct user_read u = { .c = c, .regs = regs, .ret = ret, .at_exit = true };
+	bool failed = ret >= -(agent_u64)4095;
+	agent_u32 n;
+
+	c->tsc--;
+	u.s = first_step(c, &n);
+	for (agent_u32 i = 0; i < n; i++, u.s++) {
+		agent_u32 flags = READ_ONCE(u.s->flags);
+		bool again = i < RETRIES && state & (agent_u32)AGENT_FRAME_RETRY << i;
+
+		u.key = u.s->tag | AGENT_USER_EXIT;
+		if (u.s->op == AGENT_USER_ARGS)
+			u.key |= AGENT_USER_MM;
+		if ((again ||
+		     (flags & AGENT_USER_AT_EXIT && failed == !!(flags & AGENT_USER_ERROR))) &&
+		    step_applies(&u) && !read_step(&u))
+			record_failed(&u, 0);
+		if (flags & AGENT_USER_LAST)
+			break;
+	}
+	c->tsc++;
+}
+
+#endif
