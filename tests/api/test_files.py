@@ -21,7 +21,8 @@ class Files(CliCase):
     def test_recorded_or_not(self):
         for flags, what in ((("-mrecord-mcount",), "recorded in __mcount_loc: 0 nops, 2 calls"),
                             ((), "found in its text, as nothing is recorded: 0 nops, 2 calls"),
-                            (("-mnop-mcount",), "found in its text, as nothing is recorded: 2 nops, 0 calls")):
+                            (("-mnop-mcount",),
+                             "found in its text, as nothing is recorded: 2 nops, 0 calls")):
             path = self.compile("-pg", "-mfentry", *flags)
             p = self.d.cli("functions", path)
             self.assertEqual((p.returncode, p.stdout.decode().split()), (0, ["one", "two"]))

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * A guest of body.c, found by its VMM's process: the call sites of its file are armed with the product's agent in
+ * one stop window, and put back. For test_ladder.py:
+ *
+ *   ladder PID FILE ROUNDS-ADDRESS     prints   source NAME [prologue]
+ *                                               armed|refused|weak FUNCTION
+ *                                               call FUNCTION PARENT COUNT
+ *                                               restored N
+ */
+#include "guest-agent/agent_abi.h"
+#include "patcher/insn_x86.h"
+#include "symbols/elf_sites.h"
+#include "tests/guest/ladder/percpu.h"
+#include "tracers/ring.h"
+#include "vmm/vm.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define BASE      0xffffffff80000000ull
+#define PML4      0x9000ull
+#define TEXT      (BASE + (32ull << 20))
+#define DATA      (BASE + (34ull << 20))
+#define PAUSE_NS  (10 * NSEC_PER_SEC)
+#define ROUNDS    20
+#define WAIT_S    120
+#define MAX_SITES 16
+#define MAX_CALLS 256
+#define RECORDS   4096
+
+struct armed {
+	const struct elf_site *site;
+	u8 rest[MCOUNT_INSN_SIZE], call[MCOUNT_INSN_SIZE];
+};
+
+static struct vm *vm;
+static struct vm_view *view;
+static struct err err;
+static struct agent_header header;
+
+static void need(int rc, const char *what)
+{
+	if (!rc)
+		return;
+	fprintf(stderr, "%s: %s\n", what, err.msg);
+	exit(1);
+}
+
+static u64 read_rounds(u64 addr)
+{
+	u64 n = 0;
+
+	need(vm_read(vm, gva(addr), &n, sizeof(n), &err), "rounds");
+	return n;
+}
+
+/* Until it has got so much further; a nested KVM may be slow. */
+static void wait_rounds(u64 addr, u64 more)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	u64 from = read_rounds(addr);
+
+	for (int i = 0; i < WAIT_S * 1000; i++) {
+		if (read_rounds(addr) - from >= more)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	fprintf(stderr, "the guest stands still\n");
+	exit(1);
+}
+
+static void set_root_once_up(void)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+	struct vm_mapping m;
+
+	vm_set_root(vm, gpa(PML4), 4);
+	for (int i = 0; i < WAIT_S * 1000; i++) {
+		if (vm_walk(vm, gva(BASE + (2 << 20)), &m, &err) == 0)
+			return;
+		nanosleep(&pause, NULL);
+	}
+	need(-1, "the guest does not come up");
+}
+
+static void write_pieces(u64 addr, const u8 *bytes, u64 len)
+{
+	struct vm_text t = { .len = sizeof(t.bytes) };
+
+	for (u64 off = 0; off < len; off += sizeof(t.bytes)) {
+		t.addr = gva(addr + off);
+		memcpy(t.bytes, bytes + off, sizeof(t.bytes));
+		need(vm_write_text(vm, &t, 1, &err), "the agent's text");
+	}
+}
+
+/* The product's own agent, with function_trace_call as its tracer. */
+static void load_agent(void)
+{
+	static const agent_s64 values[AGENT_FIX_MAX] = {
+		[AGENT_FIX_GS_CURRENT] = offsetof(struct ladder_percpu, current),
+		[AGENT_FIX_GS_CPU] = offsetof(struct ladder_percpu, cpu),
+		[AGENT_FIX_GS_PREEMPT] = offsetof(struct ladder_percpu, preempt_count),
+		[AGENT_FIX_TASK_PID] = offsetof(struct ladder_task, pid),
+		[AGENT_FIX_TASK_TGID] = offsetof(struct ladder_task, tgid),
+		[AGENT_FIX_TASK_COMM] = offsetof(struct ladder_task, comm),
+		[AGENT_FIX_TASK_START] = offsetof(struct ladder_task, start_time),
+		[AGENT_FIX_TASK_MIGRATE] = -1,
+	};
+	const struct agent_blob *blob = agent_blob_get();
+	u64 len;
+	u8 *text;
+
+	header = (struct agent_header){ .nr_cpus = 1,
+					.ring_slots = RECORDS,
+					.nr_frames = AGENT_MIN_FRAMES,
+					.site_slots = AGENT_MIN_SITES,
+					.mode = AGENT_MODE_DISCARD,
+					.enabled = 1,
+					.text = TEXT,
+					.data = DATA };
+	need(agent_layout(&header), "agent_layout");
+	len = agent_text_bytes(&header);
+	text = calloc(1, len);
+	if (!text)
+		exit(1);
+	memcpy(text, blob->text, blob->text_bytes);
+	need(agent_link(blob, &header, values, text), "agent_link");
+	need(insn_make_jump(TEXT + blob->ftrace_call, TEXT + blob->function_trace_call,
+			    text + blob->ftrace_call),
+	     "ftrace_call");
+	need(vm_view_create(vm, gva(DATA), agent_data_bytes(&header), &view, &err), "view");
+	need(vm_view_write(view, 0, &header, sizeof(header)), "header");
+	need(vm_pause(vm, PAUSE_NS, &err), "pause");
+	write_pieces(TEXT, text, len);
+	need(vm_resume(vm, &err), "resume");
+	free(text);
+}
+
+/* One nop, or a call that nobody has converted yet; nothing else is armed. */
+static bool is_one_insn(const struct elf_site *s, const u8 *rest)
+{
+	u64 target;
+
+	return insn_is_site_nop(rest) ||
+	       (s->kind == ELF_SITE_CALL && insn_call_target(s->addr, rest, &target));
+}
+
+static size_t choose(const struct elf_sites *s, struct armed *out)
+{
+	u64 caller = TEXT + agent_blob_get()->ftrace_caller;
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n && n < MAX_SITES; i++) {
+		struct armed *a = &out[n];
+
+		a->site = &s->site[i];
+		need(vm_read(vm, gva(a->site->addr), a->rest, sizeof(a->rest), &err), "a site");
+		if (a->site->kind == ELF_SITE_WEAK) {
+			printf("weak %s\n", a->site->name);
+		} else if (s->prologue || !is_one_insn(a->site, a->rest)) {
+			printf("refused %s\n", a->site->name);
+		} else {
+			printf("armed %s\n", a->site->name);
+			need(insn_make_call(a->site->addr, caller, a->call), "call");
+			n++;
+		}
+	}
+	return n;
+}
+
+static void write_sites(const struct armed *a, size_t n, bool on)
+{
+	struct vm_text t[MAX_SITES];
+
+	for (size_t i = 0; i < n; i++) {
+		t[i] = (struct vm_text){ gva(a[i].site->addr), MCOUNT_INSN_SIZE, { 0 } };
+		memcpy(t[i].bytes, on ? a[i].call : a[i].rest, MCOUNT_INSN_SIZE);
+	}
+	need(vm_pause(vm, PAUSE_NS, &err), "pause");
+	need(n ? vm_write_text(vm, t, n, &err) : 0, "sites");
+	need(vm_resume(vm, &err), "resume");
+}
+
+static int view_read(void *arg, u64 off, void *buf, size_t len)
+{
+	return vm_view_read(arg, off, buf, len);
+}
+
+static int view_write(void *arg, u64 off, const void *buf, size_t len)
+{
+	return vm_view_write(arg, off, buf, len);
+}
+
+static const char *name_of(const struct armed *a, size_t n, u64 ip)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (a[i].site->addr == ip)
+			return a[i].site->name;
+	}
+	return "?";
+}
+
+/* Every pair of call site and caller, and how often. */
+static void print_calls(const struct armed *a, size_t n)
+{
+	static struct ring_record rec[RECORDS];
+	struct {
+		u64 ip, parent, count;
+	} calls[MAX_CALLS] = { 0 };
+	const struct ring_io io = { view_read, view_write, view };
+	struct ring_reader reader = { 0 };
+	size_t got = 0, k;
+
+	need(ring_reader_init(&reader, &io, &header, 0), "ring");
+	need(ring_drain(&reader, rec, RECORDS, 0, RING_FINAL, &got), "drain");
+	for (size_t i = 0; i < got; i++) {
+		if (rec[i].type != RING_FUNCTION || rec[i].pid != 7)
+			continue;
+		for (k = 0; k < MAX_CALLS - 1 && calls[k].count; k++) {
+			if (calls[k].ip == rec[i].ip && calls[k].parent == rec[i].parent)
+				break;
+		}
+		calls[k].ip = rec[i].ip;
+		calls[k].parent = rec[i].parent;
+		calls[k].count++;
+	}
+	for (k = 0; calls[k].count; k++)
+		printf("call %s %llx %llu\n", name_of(a, n, calls[k].ip),
+		       (unsigned long long)calls[k].parent, (unsigned long long)calls[k].count);
+}
+
+static void check_restored(const struct armed *a, size_t n)
+{
+	u8 now[MCOUNT_INSN_SIZE];
+	size_t good = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		need(vm_read(vm, gva(a[i].site->addr), now, sizeof(now), &err), "a site");
+		good += !memcmp(now, a[i].rest, sizeof(now));
+	}
+	printf("restored %zu\n", good);
+}
+
+static void read_sites(const char *path, struct elf_sites *ret)
+{
+	static const char *const sources[] = { "mcount_loc", "patchable", "recorded" };
+	int fd = open(path, O_RDONLY);
+	struct stat st;
+	void *data;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		exit(1);
+	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	need(data == MAP_FAILED ? -1 : elf_sites_read(data, (size_t)st.st_size, ret, &err), path);
+	printf("source %s%s\n", sources[ret->source], ret->prologue ? " prologue" : "");
+}
+
+int main(int argc, char **argv)
+{
+	static struct armed armed[MAX_SITES];
+	struct elf_sites sites;
+	char target[32];
+	u64 rounds;
+	size_t n;
+
+	if (argc != 4)
+		return 2;
+	snprintf(target, sizeof(target), "pid:%.20s", argv[1]);
+	rounds = strtoull(argv[3], NULL, 16);
+	read_sites(argv[2], &sites);
+	need(vm_attach(target, &vm, &err), "attach");
+	set_root_once_up();
+	wait_rounds(rounds, 1);
+	load_agent();
+	n = choose(&sites, armed);
+	write_sites(armed, n, true);
+	wait_rounds(rounds, ROUNDS);
+	write_sites(armed, n, false);
+	wait_rounds(rounds, 2); /* whoever was inside has left */
+	print_calls(armed, n);
+	check_restored(armed, n);
+	vm_view_destroy(view);
+	vm_detach(vm);
+	return 0;
+}
