@@ -210,7 +210,7 @@ def test_lives():
                              (None, "was reset by its control socket")] * 7:
                 assert p.stdout.read(1) == b"b", p.stderr.read()
                 if how == "r":
-                    keyboard.sendall(b"p")
+                    keyboard.sendall(b"pp")  # told once a life
                     said.append(f"the guest's kernel panics (life {life})")
                     assert c.event() == said[-1]
                 if how:
@@ -268,7 +268,8 @@ def qemu_takes(disk, *how):
     p = subprocess.run(["qemu-system-x86_64", "-S", "-accel", "tcg", "-machine", "q35", "-m", "32M",
                         "-nodefaults", "-display", "none",
                         "-drive", ",".join((f"file={disk},format=raw,if=virtio", *how)), "-pidfile", pidfile,
-                        "-daemonize"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+                        "-daemonize"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True, timeout=60)
     if p.returncode == 0:
         os.kill(int(pidfile.read_text()), signal.SIGKILL)
         process = pathlib.Path("/proc", pidfile.read_text().strip())
