@@ -90,7 +90,7 @@ static void qemu_args(struct vmm_args *a, const struct run_opts *o, const struct
 	vmm_arg(a, "-add-fd");
 	vmm_arg(a, "fd=%d,set=1,opaque=console", vm->console_fd);
 	vmm_arg(a, "-chardev");
-	vmm_arg(a, "file,id=console,path=/dev/fdset/1");
+	vmm_arg(a, "file,id=console,path=/dev/fdset/1,append=on"); /* a pipe is not truncated */
 	vmm_arg(a, "-serial");
 	vmm_arg(a, "chardev:console");
 	vmm_arg(a, "-qmp");

@@ -69,10 +69,12 @@ static void describe(struct machine *m, char *buf, size_t cap)
 	for (u32 i = 0; i < m->n_nets && n > 0 && (size_t)n < cap; i++) {
 		struct net_counters k = virtio_net_counters(&m->net[i]);
 
-		n += snprintf(buf + n, cap - (size_t)n,
-			      " net%u rx %llu tx %llu rx_dropped %llu tx_dropped %llu", i,
-			      (unsigned long long)k.rx_packets, (unsigned long long)k.tx_packets,
-			      (unsigned long long)k.rx_dropped, (unsigned long long)k.tx_dropped);
+		n += snprintf(
+			buf + n, cap - (size_t)n,
+			" net%u rx %llu tx %llu rx_dropped %llu tx_dropped %llu tap_errors %llu", i,
+			(unsigned long long)k.rx_packets, (unsigned long long)k.tx_packets,
+			(unsigned long long)k.rx_dropped, (unsigned long long)k.tx_dropped,
+			(unsigned long long)k.tap_errors);
 	}
 	if (m->has_vsock && n > 0 && (size_t)n < cap)
 		n += snprintf(

@@ -5,6 +5,17 @@
 #include <errno.h>
 #include <string.h>
 
+/* Each kind once a life: the guest could fill a log with it. */
+static void on_panic(struct machine *m, bool crash_loaded)
+{
+	u32 life = machine_life(m);
+
+	if (__atomic_exchange_n(&m->panic_told[crash_loaded], life, __ATOMIC_RELAXED) == life)
+		return;
+	machine_tell(m, "the guest's kernel panics%s (life %u)",
+		     crash_loaded ? ", its crash kernel takes over" : "", life);
+}
+
 static void on_guest(void *arg, enum guest_event what, u32 value)
 {
 	struct machine *m = arg;
@@ -21,11 +32,8 @@ static void on_guest(void *arg, enum guest_event what, u32 value)
 			    value);
 		break;
 	case GUEST_PANIC:
-		machine_tell(m, "the guest's kernel panics (life %u)", machine_life(m));
-		break;
 	case GUEST_CRASH_LOADED:
-		machine_tell(m, "the guest's kernel panics, its crash kernel takes over (life %u)",
-			     machine_life(m));
+		on_panic(m, what == GUEST_CRASH_LOADED);
 		break;
 	}
 }

@@ -99,6 +99,7 @@ struct machine {
 	u32 n_out; /* vCPU threads that are outside */
 	u32 life; /* 1 for the first */
 	char reset_why[64];
+	u32 panic_told[2]; /* atomic: the life in which each kind was told last */
 	int end_fd; /* eventfd: the guest ended */
 	pthread_mutex_t end_lock;
 	bool ended; /* how is known; the first one to say so counts */

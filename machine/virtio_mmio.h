@@ -58,9 +58,10 @@ struct virtio_dev {
 
 	int wake_fd, cancel_fd; /* eventfds: there is something to do; a reset or the end waits */
 	pthread_t thread;
+	bool started; /* of who starts and stops it */
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t idle; /* the thread is at nothing */
-	bool started, stopping, busy;
+	bool stopping, busy;
 	u32 kicked; /* queues with something to do, a bit each */
 	u32 status, interrupts;
 	u32 features_sel, driver_sel, queue_sel;

@@ -40,6 +40,7 @@ struct net_counters virtio_net_counters(const struct virtio_net *n)
 		.tx_packets = __atomic_load_n(&n->count.tx_packets, __ATOMIC_RELAXED),
 		.rx_dropped = __atomic_load_n(&n->count.rx_dropped, __ATOMIC_RELAXED),
 		.tx_dropped = __atomic_load_n(&n->count.tx_dropped, __ATOMIC_RELAXED),
+		.tap_errors = __atomic_load_n(&n->count.tap_errors, __ATOMIC_RELAXED),
 	};
 }
 
@@ -59,6 +60,12 @@ static u32 transmit(struct virtio_net *n, const struct virtq_chain *c)
 	return 0;
 }
 
+static void give_up(struct virtio_net *n)
+{
+	n->broken = true;
+	count(&n->count.tap_errors);
+}
+
 /* The next packet from the tap, unless one waits. */
 static void fetch(struct virtio_net *n)
 {
@@ -74,7 +81,7 @@ static void fetch(struct virtio_net *n)
 	if (got >= (ssize_t)n->tap.header)
 		n->waiting = (u32)got + skip;
 	else if (got >= 0 || errno != EAGAIN)
-		n->broken = true;
+		give_up(n);
 }
 
 static u32 receive(struct virtio_net *n, const struct virtq_chain *c)
@@ -130,7 +137,7 @@ static void on_ready(struct virtio_dev *d, const struct pollfd *p, u32 n)
 	if (p->revents & POLLIN)
 		virtio_run_queue(d, QUEUE_RECEIVE);
 	else if (p->revents)
-		net->broken = true;
+		give_up(net);
 }
 
 static void negotiated(struct virtio_dev *d)

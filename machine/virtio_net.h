@@ -14,6 +14,7 @@ struct net_counters {
 	u64 rx_packets, tx_packets; /* the guest's view: it received, it sent */
 	u64 rx_dropped; /* no longer a packet that fits its buffer */
 	u64 tx_dropped; /* the tap did not take it, or it is none */
+	u64 tap_errors; /* it could not be read from: it is gone */
 };
 
 struct virtio_net {

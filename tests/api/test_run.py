@@ -155,7 +155,8 @@ class Run(CliCase):
         p = self.run_guest("own", "--accel", "kvm", "--net", "user")
         self.assertEqual((p.returncode, p.stderr.decode()),
                          (1, "hvftrace: --net user: with --accel kvm a network card needs a tap "
-                             "(run.not_here): ip tuntap add dev NAME mode tap user $USER, then --net tap=NAME\n"))
+                             "(run.not_here): ip tuntap add dev NAME mode tap user $USER, "
+                             "then --net tap=NAME\n"))
         for wrong in (("--disk", ",cow=/x"), ("--disk", "x,cow="), ("--net", "bridge=br0")):
             self.assertEqual(self.run_guest("own", "--accel", "kvm", *wrong).returncode, 2)
 

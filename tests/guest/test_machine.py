@@ -5,6 +5,7 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -209,7 +210,7 @@ def test_lives():
                              (None, "was reset by its control socket")] * 7:
                 assert p.stdout.read(1) == b"b", p.stderr.read()
                 if how == "r":
-                    keyboard.sendall(b"p")
+                    keyboard.sendall(b"pp")  # told once a life
                     said.append(f"the guest's kernel panics (life {life})")
                     assert c.event() == said[-1]
                 if how:
@@ -259,6 +260,43 @@ def room_for_one(g):
         return k.ask("status").startswith("ok")
     except (BrokenPipeError, ConnectionResetError):
         return False
+
+
+def qemu_takes(disk, *how):
+    """Does QEMU start, stopped, with the disk? It takes its locks when it starts."""
+    pidfile = disk.with_suffix(".pid")
+    p = subprocess.run(["qemu-system-x86_64", "-S", "-accel", "tcg", "-machine", "q35", "-m", "32M",
+                        "-nodefaults", "-display", "none",
+                        "-drive", ",".join((f"file={disk},format=raw,if=virtio", *how)), "-pidfile", pidfile,
+                        "-daemonize"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True, timeout=60)
+    if p.returncode == 0:
+        os.kill(int(pidfile.read_text()), signal.SIGKILL)
+        process = pathlib.Path("/proc", pidfile.read_text().strip())
+        wait_for("QEMU's locks are gone", lambda: not process.exists())
+    else:
+        assert "another process using the image" in p.stdout, p.stdout
+    return p.returncode == 0
+
+
+def test_disks_are_locked_for_qemu_too():
+    need_kvm()
+    if not shutil.which("qemu-system-x86_64"):
+        raise Skip("no QEMU")
+    with Bare(LOOPS) as g:
+        disk = pathlib.Path(g.dir.name) / "disk"
+        disk.write_bytes(bytes(1 << 20))
+        for ours, reads, writes in ((f"{disk}", False, False), (f"{disk},readonly", True, False),
+                                    (f"{disk},cow", True, False)):
+            pidfile = pathlib.Path(g.dir.name, "pid")
+            p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--pidfile", pidfile,
+                                  "--disk", ours], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+            wait_for("it runs", lambda f=pidfile: f.exists() and f.read_text())
+            assert qemu_takes(disk, "readonly=on") == reads, ours
+            assert qemu_takes(disk) == writes, ours
+            p.terminate()
+            assert p.wait(timeout=20) == 0
+        assert qemu_takes(disk)
 
 
 def unread(pipe):

@@ -5,9 +5,9 @@ import collections
 import tempfile
 import time
 
-from daemon import Daemon
+from daemon import Daemon, Problem
 from guest import Skip
-from small import RunGuest, SmallGuest
+from small import Control, RunGuest, SmallGuest
 from testlib import LONG, main
 
 CALLS = 40
@@ -104,6 +104,42 @@ def test_run_trace_and_shut_down():
         g.type("reset")
         g.wait_end()
         assert g.log().endswith("hvftrace-vmm: the guest reset itself\n"), g.log()
+
+
+def test_another_life_is_noticed():
+    """Reset in the same process, the same kernel at the same addresses: it is not taken for the first."""
+    if not LONG:
+        raise Skip("boots twice; HVF_LONG=1 asks for it")
+    with Daemon() as d, RunGuest(d, "small", reboot=True) as g:
+        control = Control(g.control_path)
+        g.wait_ready()
+        untouched = g.kernel_text()
+        t = d.trace("small", [OPEN])["id"]
+        g.do("open 5")
+        before = len(g.console())
+        g.type("reset")
+        assert control.event() == "the guest reset itself: life 2"
+        g.wait_console("^HVF-READY", g.timeout, before)
+        info = d.wait_trace(t, lambda x: x["state"] != "running", 60)
+        assert info["state"] == "failed", info
+        try:
+            d.trace("small", [OPEN])
+            raise AssertionError("traced with the tables of another kernel")
+        except Problem as e:
+            assert e.body["code"] == "guest.rebooted", e
+        d.stop_trace(t)
+        d.request("DELETE", "/v1/guests/small")
+        assert not d.journals(), d.journals()
+        assert g.kernel_text() == untouched, "text of the second life differs from the first's"
+        # traced like any other
+        assert d.request("POST", "/v1/guests", {"target": g.target, "name": "again"})[0] == 201
+        t = d.trace("again", [OPEN])["id"]
+        g.do("open 5")
+        d.stop_trace(t)
+        assert d.trace_info(t)["records"] >= 5
+        d.delete("/v1/guests/again")
+        assert g.kernel_text() == untouched
+        g.assert_no_warnings()
 
 
 def test_bzimage_and_virtio_console():

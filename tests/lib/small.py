@@ -25,7 +25,8 @@ from guest import TOP, TROUBLE, GuestError, Skip, die_with_parent, wait_for
 EMULATED = ("lpj=1000000 no_timer_check noxsave rodata=off "
             "clearcpuid=cx16,smap,popcnt,rdtscp,erms,fsrm,invpcid "
             "initcall_blacklist=trace_eval_init,blake2s_mod_init,ftrace_check_for_weak_functions,"
-            "slab_sysfs_init,kfunc_init,bpf_key_sig_kfuncs_init,tracer_init_tracefs,param_sysfs_init")
+            "slab_sysfs_init,kfunc_init,bpf_key_sig_kfuncs_init,bpf_prog_test_run_init,tracer_init_tracefs,"
+            "param_sysfs_init,serial_pci_driver_init,exar_pci_driver_init")
 
 
 def small_kernel():
@@ -117,7 +118,8 @@ class SmallGuest:
     reboot:  a reset brings it back; else it is its end
     """
 
-    def __init__(self, image="vmlinux", mem=64, cpus=2, append="acpi=off", extra=(), timeout=240, reboot=False):
+    def __init__(self, image="vmlinux", mem=64, cpus=2, append="acpi=off", extra=(), timeout=240,
+                 reboot=False):
         extra = [*extra] if reboot else [*extra, "--no-reboot"]
         self.image, self.mem, self.cpus, self.append, self.extra = image, mem, cpus, append, extra
         self.timeout = timeout

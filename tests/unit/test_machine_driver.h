@@ -38,15 +38,19 @@ static void put(u64 at, const void *p, u64 len)
 
 static void put16(u64 at, u16 v)
 {
-	put(at, &v, sizeof(v));
+	u16 *p = mem_at(&m, gpa(at), sizeof(*p));
+
+	assert_non_null(p);
+	__atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
+/* As a driver reads an index: what it speaks of is read after. */
 static u16 get16(u64 at)
 {
-	u16 v = 0;
+	const u16 *p = mem_at(&m, gpa(at), sizeof(*p));
 
-	assert_true(mem_read(&m, gpa(at), &v, sizeof(v)));
-	return v;
+	assert_non_null(p);
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
 static u32 get32(u64 at)

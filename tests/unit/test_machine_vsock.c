@@ -356,7 +356,7 @@ static void test_places(void **state)
 		fd[i] = come("LISTEN 9\n");
 	fd[VSOCK_MAX_CONNS] = come("");
 	expect_end(fd[VSOCK_MAX_CONNS]);
-	assert_int_equal(vsock.refused, 1);
+	assert_int_equal(__atomic_load_n(&vsock.refused, __ATOMIC_RELAXED), 1);
 	for (u32 i = 0; i <= VSOCK_MAX_CONNS; i++)
 		close(fd[i]);
 }
