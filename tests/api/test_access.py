@@ -198,6 +198,15 @@ class Tokens(TestCase):
         self.d.request("DELETE", "/v1/guests/h")
         self.assertEqual([x["operation"] for x in self.audit()], ["DELETE /v1/guests/{g}"])
 
+    def test_who_is_not_known_cannot_fill_memory_or_disk(self):
+        for _ in range(60):
+            r = self.remote.request("POST", "/v1/guests", {"target": "x" * 9000})
+            self.problem(r, 401, "unauthorized")
+        self.assertLess(len(self.audit()), 60)
+        self.problem(self.remote.request("POST", "/v1/session", {"token": "x" * 9000}), 413, "body_too_large")
+        self.assertEqual(self.remote.request("POST", "/v1/guests", {"target": "x" * 9000},
+                                             self.of["admin"]).status, 400)
+
     def test_bodies_in_the_audit_log(self):
         """Whatever comes, a line is one JSON object."""
         for raw in (b"\xff\x00{", b"{" * 5000, b'{"a": "\n"}'):
