@@ -82,6 +82,16 @@ class Tokens(TestCase):
             if method != "GET" and path != "/v1/session":
                 self.assertIn(role, ("operator", "admin"), path)
 
+    def test_the_document_says_the_same(self):
+        found, path, method = [], None, None
+        for line in (TOP / "api/openapi.yaml").read_text().split("\ncomponents:")[0].splitlines():
+            path = m.group(1) if (m := re.fullmatch(r"  (/\S*):", line)) else path
+            verb = re.fullmatch(r"    (get|post|patch|delete|put):", line)
+            method = verb.group(1).upper() if verb else method
+            if m := re.fullmatch(r"      x-role: (\w+)", line):
+                found.append((method, path, m.group(1)))
+        self.assertEqual(sorted(found), sorted(routes()))
+
     def test_every_route_asks_for_its_role(self):
         """One role less is refused, and nothing happens; the role itself comes past the question."""
         for method, path, least in routes():
