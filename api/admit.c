@@ -152,9 +152,10 @@ static int check_body(struct request *rq)
 {
 	struct problem p;
 
-	if (rq->body_bytes > REQUEST_MAX_BODY) {
+	if (rq->body_bytes > rq->body_limit) {
 		problem_from_code(&p, PROBLEM_BODY_SIZE,
-				  "the request's body has more than %d bytes", REQUEST_MAX_BODY);
+				  "the request's body has more than %llu bytes",
+				  (unsigned long long)rq->body_limit);
 		request_problem(rq, &p);
 		return -EINVAL;
 	}

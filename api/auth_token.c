@@ -33,18 +33,18 @@ static void to_hex(const u8 *data, size_t n, char *ret)
 		snprintf(ret + 2 * i, 3, "%02x", data[i]);
 }
 
+static u8 nibble(char c)
+{
+	return (u8)(c <= '9' ? c - '0' : c - 'a' + 10);
+}
+
 static bool from_hex(const char *text, u8 ret[AUTH_HASH_BYTES])
 {
-	unsigned byte;
-
 	if (strlen(text) != 2ul * AUTH_HASH_BYTES ||
 	    strspn(text, "0123456789abcdef") != 2ul * AUTH_HASH_BYTES)
 		return false;
-	for (size_t i = 0; i < AUTH_HASH_BYTES; i++) {
-		if (sscanf(text + 2 * i, "%2x", &byte) != 1)
-			return false;
-		ret[i] = (u8)byte;
-	}
+	for (size_t i = 0; i < AUTH_HASH_BYTES; i++)
+		ret[i] = (u8)(nibble(text[2 * i]) << 4 | nibble(text[2 * i + 1]));
 	return true;
 }
 

@@ -496,15 +496,36 @@ void body_change_deinit(struct body_change *b)
 	*b = (struct body_change){ 0 };
 }
 
+/* "Z", "+01:30" or "-08:00": seconds to take away. false: it is none of that. */
+static bool parse_offset(const char *text, time_t *ret)
+{
+	static const char form[] = "s00:00";
+	int n[4] = { 0 }, k = 0;
+
+	*ret = 0;
+	if (strcmp(text, "Z") == 0)
+		return true;
+	if (strlen(text) != strlen(form) || (*text != '+' && *text != '-'))
+		return false;
+	for (size_t i = 1; form[i]; i++) {
+		if (form[i] == ':' ? text[i] != ':' : text[i] < '0' || text[i] > '9')
+			return false;
+		if (form[i] != ':')
+			n[k++] = text[i] - '0';
+	}
+	*ret = (n[0] * 10 + n[1]) * 3600 + (n[2] * 10 + n[3]) * 60;
+	if (*text == '-')
+		*ret = -*ret;
+	return true;
+}
+
 /* RFC 3339. false: it is none, or of no time that the clock can have. */
 static bool parse_time(const char *text, u64 *ns_ret)
 {
 	struct tm tm = { 0 };
 	const char *at = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-	int hours, minutes, n = 0;
 	u64 ns = 0, unit = NSEC_PER_SEC / 10;
-	time_t sec;
-	char sign;
+	time_t sec, offset;
 
 	if (!at)
 		return false;
@@ -512,12 +533,9 @@ static bool parse_time(const char *text, u64 *ns_ret)
 		for (at++; *at >= '0' && *at <= '9'; at++, unit /= 10)
 			ns += (u64)(*at - '0') * unit;
 	}
-	sec = timegm(&tm);
-	if (sscanf(at, "%c%2d:%2d%n", &sign, &hours, &minutes, &n) == 3 && n == 6 && !at[n] &&
-	    (sign == '+' || sign == '-') && hours >= 0 && minutes >= 0)
-		sec -= (sign == '+' ? 1 : -1) * (hours * 3600 + minutes * 60);
-	else if (strcmp(at, "Z") != 0)
+	if (!parse_offset(at, &offset))
 		return false;
+	sec = timegm(&tm) - offset;
 	if (sec <= 0 || sec > (time_t)(INT64_MAX / NSEC_PER_SEC))
 		return false;
 	*ns_ret = (u64)sec * NSEC_PER_SEC + ns;

@@ -18,7 +18,8 @@
 #define REQUEST_MAX_QUERY  32
 #define REQUEST_MAX_BODY   2097152 /* room for 20,000 names of functions of 100 bytes each */
 
-#define REQUEST_COOKIE "hvftrace" /* the token of a browser */
+#define REQUEST_MAX_UNKNOWN 8192 /* of a body from somebody without a role */
+#define REQUEST_COOKIE      "hvftrace" /* the token of a browser */
 
 struct MHD_Connection;
 struct MHD_Response;
@@ -71,6 +72,7 @@ struct request {
 	size_t n_query;
 	struct buf body;
 	u64 body_bytes; /* received so far, kept or not */
+	u64 body_limit; /* who may do nothing has little room */
 	struct reply reply;
 };
 

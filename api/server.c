@@ -33,6 +33,8 @@
 
 #define MAX_CONNECTIONS   512u /* of each listening socket */
 #define MAX_STREAMS       256
+#define MAX_PER_ADDRESS   128u /* connections of one IP address */
+#define MAX_UNKNOWN       20 /* lines a second in the audit log about who is not known */
 #define MAX_WORKERS       64
 #define IDLE_TIMEOUT_SEC  60u
 #define CONNECTION_MEMORY (64u * 1024)
@@ -57,6 +59,7 @@ struct server {
 	struct events *events;
 	struct watch *watch;
 	const struct tls_files *tls; /* the caller's */
+	atomic_ullong unknown_sec, n_unknown; /* refused since nobody knows them, in this second */
 	atomic_ullong n_requests, n_open, n_busy, n_streams;
 	atomic_bool stopping;
 };
@@ -240,6 +243,16 @@ static void refuse(struct request *rq, enum problem_code code, const char *detai
 	request_problem(rq, &p);
 }
 
+/* Who is not known must not be able to fill the disk. */
+static bool may_tell_unknown(struct server *srv)
+{
+	u64 now = monotonic_ns() / NSEC_PER_SEC;
+
+	if (atomic_exchange(&srv->unknown_sec, now) != now)
+		atomic_store(&srv->n_unknown, 0);
+	return atomic_fetch_add(&srv->n_unknown, 1) < MAX_UNKNOWN;
+}
+
 /* Into the audit log, if it was to change anything; also when it was refused. */
 static void note_change(struct request *rq)
 {
@@ -256,7 +269,8 @@ static void note_change(struct request *rq)
 	};
 	char operation[128];
 
-	if (!rq->route || strcmp(rq->route->method, "GET") == 0)
+	if (!rq->route || strcmp(rq->route->method, "GET") == 0 ||
+	    (e.status == 401 && !may_tell_unknown(rq->srv)))
 		return;
 	snprintf(operation, sizeof(operation), "%s %s", rq->route->method, rq->route->path);
 	e.operation = operation;
@@ -297,7 +311,6 @@ static bool admit(struct request *rq, const struct listener *l)
 		refuse(rq, PROBLEM_STOPPING, "the daemon is stopping");
 		return false;
 	}
-	admit_identify(rq, &l->place);
 	return admit_request(rq, &l->place) && take_stream(rq);
 }
 
@@ -322,11 +335,13 @@ static enum MHD_Result dispatch(struct request *rq, const struct listener *l)
 }
 
 /* The headers are there: refuse at once what announces too large a body. */
-static enum MHD_Result begin(struct request *rq)
+static enum MHD_Result begin(struct request *rq, const struct listener *l)
 {
 	const char *len;
 	struct problem p;
 
+	admit_identify(rq, &l->place);
+	rq->body_limit = rq->who.role > ROLE_ANYBODY ? REQUEST_MAX_BODY : REQUEST_MAX_UNKNOWN;
 	len = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND,
 					  MHD_HTTP_HEADER_CONTENT_LENGTH);
 	if (!len || strtoull(len, NULL, 10) <= REQUEST_MAX_BODY)
@@ -349,13 +364,13 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *conn, const 
 	if (!rq) {
 		rq = request_create(l->srv, conn, method, url);
 		*con_cls = rq;
-		return rq ? begin(rq) : MHD_NO;
+		return rq ? begin(rq, l) : MHD_NO;
 	}
 	if (*upload_size) {
 		rq->body_bytes += *upload_size;
 		if (rq->body_bytes > MAX_DISCARD)
 			return MHD_NO;
-		if (rq->body_bytes <= REQUEST_MAX_BODY)
+		if (rq->body_bytes <= rq->body_limit)
 			buf_add(&rq->body, upload, *upload_size);
 		*upload_size = 0;
 		return MHD_YES;
@@ -469,7 +484,8 @@ int server_listen(struct server *srv, const struct listen_socket *s, struct err 
 		flags, 0, NULL, NULL, on_request, l, MHD_OPTION_EXTERNAL_LOGGER, on_library_log,
 		NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, NULL,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, l, MHD_OPTION_CONNECTION_LIMIT,
-		MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_SEC,
+		MAX_CONNECTIONS, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+		s->is_tcp ? MAX_PER_ADDRESS : 0u, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_TIMEOUT_SEC,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_MEMORY, MHD_OPTION_ARRAY,
 		tls, MHD_OPTION_END);
 	/* clang-format on */

@@ -146,8 +146,8 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 	return rc ? rc : choose_tracer(g, opts->graph, err);
 }
 
-int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
-		struct err *err)
+static int arm(struct guest *g, const u32 *site, size_t n, bool on, struct tracing_counts *ret,
+	       struct err *err)
 {
 	_cleanup_free_ u32 *all = NULL;
 	struct ftrace_counts counts;
@@ -164,10 +164,16 @@ int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_count
 	ret->n_armed = counts.n_armed - (n_all - n);
 	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
 	if (!rc)
-		rc = set_u32(g, HEADER(enabled), 1, err);
+		rc = set_u32(g, HEADER(enabled), on, err);
 	if (rc && ftrace_make_nop(g, NULL, &undo))
 		err_wrap(err, "could not be undone now, the journal keeps it (%.60s)", undo.msg);
 	return rc;
+}
+
+int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
+		struct err *err)
+{
+	return arm(g, site, n, true, ret, err);
 }
 
 int tracing_set_enabled(struct guest *g, bool on, struct err *err)
@@ -178,7 +184,7 @@ int tracing_set_enabled(struct guest *g, bool on, struct err *err)
 }
 
 int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *site, size_t n,
-		  bool on, struct tracing_counts *ret, struct err *err)
+		  struct tracing_counts *ret, struct err *err)
 {
 	int rc = check_pids(opts, err);
 
@@ -192,9 +198,7 @@ int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *s
 		rc = options_write(g, opts, err);
 	if (!rc)
 		rc = choose_tracer(g, opts->graph, err);
-	if (!rc)
-		rc = tracing_arm(g, site, n, ret, err);
-	return rc || on ? rc : tracing_set_enabled(g, false, err);
+	return rc ? rc : arm(g, site, n, !opts->paused, ret, err);
 }
 
 int tracing_refresh(struct guest *g, struct tracing_counts *ret, struct err *err)

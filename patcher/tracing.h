@@ -11,6 +11,7 @@
 
 struct tracing_opts {
 	bool overwrite;
+	bool paused; /* tracing_rearm(): the agent stays off */
 	bool graph; /* function_graph: returns are followed too */
 	const u32 *pids; /* at most AGENT_MAX_PIDS */
 	size_t n_pids;
@@ -153,13 +154,12 @@ must_check int tracing_set_enabled(struct guest *g, bool on, struct err *err);
 
 /**
  * tracing_rearm - of a trace that runs: other sites and other filters from now on
- * @on: the agent is switched on then
  *
  * Rings, open calls and the tracer stay; options are all of @opts, those that did not change too. On failure
  * nothing is armed.
  */
 must_check int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *site,
-			     size_t n, bool on, struct tracing_counts *ret, struct err *err);
+			     size_t n, struct tracing_counts *ret, struct err *err);
 
 /** tracing_off - switch the agent off; sites stay armed. For a trace that failed. */
 void tracing_off(struct guest *g);

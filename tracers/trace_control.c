@@ -56,12 +56,13 @@ static int rearm(struct trace *t, const struct trace_opts *opts, struct err *err
 	if (rc)
 		return rc;
 	trace_agent_opts(t, &now, &to);
+	to.paused = t->info.paused;
 	to.threshold = trace_clock_ticks(&t->clock, now.threshold_ns);
 	to.sites = c.what;
 	to.n_sites = c.n_what;
 	rc = trace_life_set_opts(t, &now, err);
 	if (!rc)
-		rc = tracing_rearm(t->g, &to, c.site, c.n, !t->info.paused, &counts, err);
+		rc = tracing_rearm(t->g, &to, c.site, c.n, &counts, err);
 	pthread_mutex_lock(&t->lock);
 	t->info.n_functions = rc ? 0 : counts.n_armed;
 	t->info.n_skipped = rc ? 0 : c.n_skipped + counts.n_skipped;

@@ -82,6 +82,16 @@ class Tokens(TestCase):
             if method != "GET" and path != "/v1/session":
                 self.assertIn(role, ("operator", "admin"), path)
 
+    def test_the_document_says_the_same(self):
+        found, path, method = [], None, None
+        for line in (TOP / "api/openapi.yaml").read_text().split("\ncomponents:")[0].splitlines():
+            path = m.group(1) if (m := re.fullmatch(r"  (/\S*):", line)) else path
+            verb = re.fullmatch(r"    (get|post|patch|delete|put):", line)
+            method = verb.group(1).upper() if verb else method
+            if m := re.fullmatch(r"      x-role: (\w+)", line):
+                found.append((method, path, m.group(1)))
+        self.assertEqual(sorted(found), sorted(routes()))
+
     def test_every_route_asks_for_its_role(self):
         """One role less is refused, and nothing happens; the role itself comes past the question."""
         for method, path, least in routes():
@@ -197,6 +207,15 @@ class Tokens(TestCase):
         log.rename(self.d.dir / "moved")  # as logrotate does
         self.d.request("DELETE", "/v1/guests/h")
         self.assertEqual([x["operation"] for x in self.audit()], ["DELETE /v1/guests/{g}"])
+
+    def test_who_is_not_known_cannot_fill_memory_or_disk(self):
+        for _ in range(60):
+            r = self.remote.request("POST", "/v1/guests", {"target": "x" * 9000})
+            self.problem(r, 401, "unauthorized")
+        self.assertLess(len(self.audit()), 60)
+        self.problem(self.remote.request("POST", "/v1/session", {"token": "x" * 9000}), 413, "body_too_large")
+        self.assertEqual(self.remote.request("POST", "/v1/guests", {"target": "x" * 9000},
+                                             self.of["admin"]).status, 400)
 
     def test_bodies_in_the_audit_log(self):
         """Whatever comes, a line is one JSON object."""

@@ -160,8 +160,8 @@ class Functions(DaemonCase):
     def test_symbols(self):
         self.d.attach()
         page = self.d.get("/v1/guests/g/symbols?limit=1500")
-        self.assertEqual(page["items"][10], {"name": "vfs_read", "module": None, "address": "0xffffffff81000280",
-                                             "bytes": 64, "type": "t"})
+        self.assertEqual(page["items"][10], {"name": "vfs_read", "module": None,
+                                             "address": "0xffffffff81000280", "bytes": 64, "type": "t"})
         rest = self.d.get(f"/v1/guests/g/symbols?limit=1500&cursor={page['next_cursor']}")
         self.assertEqual((len(page["items"]), len(rest["items"]), rest["next_cursor"]), (1500, 500, None))
         found = self.d.get("/v1/guests/g/symbols?glob=vfs_read&glob=:mod:fakemod&module=kernel")["items"]

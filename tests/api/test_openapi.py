@@ -128,6 +128,23 @@ class Answers(DaemonCase):
                     self.d.attach()
                     self.ask("POST", path.replace("{g}", "g"), content["example"], 201)
 
+    def test_examples_of_parameters(self):
+        n = 0
+        for path, item in self.doc["paths"].items():
+            for method, op in item.items():
+                for p in op.get("parameters", []) if isinstance(op, dict) else []:
+                    if "example" not in p:
+                        continue
+                    n += 1
+                    self.d.attach(f"e{n}/fake", f"e{n}")
+                    t = self.d.trace(f"e{n}", tracer="function_graph")
+                    self.d.good("POST", f"/v1/traces/{t}/stop")
+                    real = path.replace("{g}", f"e{n}").replace("{t}", t)
+                    r = self.d.request(method.upper(), f"{real}?{p['name']}={p['example']}",
+                                       headers={"Accept": "*/*, text/plain"})
+                    self.assertEqual(r.status, 200, r.text)
+        self.assertGreater(n, 0)
+
     def test_problems(self):
         self.ask("GET", "/v1/guests/none", status=404)
         self.ask("GET", "/v1/guests?x=1", status=400)

