@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 import unittest
 
-from harness import TOP, CliCase, DaemonCase, TestCase, until
+from harness import TOP, CliCase, Daemon, DaemonCase, TestCase, until
 
 FORMATS = {"trace.dat": ("application/vnd.trace-cmd.trace-dat", ".dat"),
            "trace.dat.v7": ("application/vnd.trace-cmd.trace-dat", ".dat"),
@@ -460,6 +460,18 @@ class Api(DaemonCase):
         c.close()
         self.d.good("POST", f"/v1/traces/{t}/stop")
         self.d.good("DELETE", f"/v1/traces/{t}")
+
+
+class ApiElsewhere(TestCase):
+    def test_temporary_files_are_in_the_state_directory(self):
+        with Daemon(env={"TMPDIR": "/nowhere"}) as d:
+            d.attach("fake-fast")
+            t = d.trace(buffer_records=65536)
+            d.until_more(t, 60000)
+            d.good("POST", f"/v1/traces/{t}/stop")
+            r = d.request("GET", f"/v1/traces/{t}/export?format=trace.dat")
+            self.assertGreater(len(r.text), 1000000)
+            self.assertFalse([p for p in d.state_dir.rglob("hvftrace-*")])
 
 
 class ApiCommand(CliCase):
