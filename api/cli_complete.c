@@ -34,6 +34,8 @@ static const struct {
 	    "funcgraph-retaddr" } },
 	{ "--accel", { "auto", "kvm", "tcg" } },
 	{ "--format", { "text", "json", "folded", "falco", "ocsf" } },
+	{ "-f",
+	  { "trace.dat", "trace.dat.v7", "chrome", "perfetto", "folded", "speedscope", "ctf" } },
 	{ "--sort", { "total", "self", "hits", "avg", "min", "max", "stddev", "name" } },
 };
 

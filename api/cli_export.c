@@ -36,38 +36,43 @@ static int fail(const char *path, const struct err *err)
 			err_code_hint(err->code));
 }
 
-/* A first pass: what a format has at its head is at the end of a recording. */
-static int count(struct job *j, struct output_meta *meta_ret)
+/* All of it, as it has no index: it was cut, or came through a pipe. */
+static int count(struct job *j, struct rec_reader *r, u64 *first_ns_ret)
 {
-	struct rec_reader *r;
 	struct trace_record rec;
 	struct err err = { 0 };
 	enum rec_kind kind;
+
+	do {
+		if (rec_reader_next(r, &kind, &rec, &err) < 0)
+			return fail(j->source, &err);
+		if (kind == REC_RECORD && !*first_ns_ret)
+			*first_ns_ret = rec.ts_ns;
+	} while (kind != REC_END && kind != REC_CUT);
+	return CLI_OK;
+}
+
+/* A first pass: what a format has at its head is at the end of a recording. */
+static int find_totals(struct job *j, struct output_meta *meta_ret)
+{
+	struct rec_reader *r;
+	struct err err = { 0 };
 	u64 first_ns = 0;
+	int status = CLI_OK, n;
 
 	if (rec_reader_open(j->source, &r, &err) < 0)
 		return fail(j->source, &err);
-	do {
-		if (rec_reader_next(r, &kind, &rec, &err) < 0) {
-			rec_reader_close(r);
-			return fail(j->source, &err);
-		}
-		if (kind == REC_RECORD) {
-			j->n_records++;
-			first_ns = first_ns ? first_ns : rec.ts_ns;
-		} else if (kind == REC_LOST) {
-			j->n_lost += rec.seq;
-		}
-	} while (kind != REC_END && kind != REC_CUT);
+	n = rec_reader_totals(r, &err);
+	if (n < 0)
+		status = fail(j->source, &err);
+	else if (!n)
+		status = count(j, r, &first_ns);
 	*meta_ret = *rec_reader_meta(r);
-	j->cut = kind == REC_CUT;
-	meta_ret->n_records = j->n_records;
-	meta_ret->n_lost = j->n_lost;
 	/* the first record is about as old as the trace */
 	if (!meta_ret->boot_ns && first_ns && first_ns < meta_ret->started_ns)
 		meta_ret->boot_ns = meta_ret->started_ns - first_ns;
 	rec_reader_close(r);
-	return CLI_OK;
+	return status;
 }
 
 static bool flush(struct job *j, struct buf *b, size_t least)
@@ -109,9 +114,12 @@ static int write_records(struct job *j, struct rec_reader *r, struct export *x)
 			export_lost(x, &b, rec.seq);
 		else
 			break;
+		j->n_records += kind == REC_RECORD;
+		j->n_lost += kind == REC_LOST ? rec.seq : 0;
 		if (!flush(j, &b, FLUSH_BYTES))
 			return check(j, x, &b);
 	}
+	j->cut = kind == REC_CUT;
 	export_totals(x, rec_reader_meta(r));
 	while (export_end(x, &b)) {
 		if (!flush(j, &b, FLUSH_BYTES))
@@ -127,7 +135,7 @@ static int from_file(struct job *j)
 	struct rec_reader *r = NULL;
 	struct export *x = NULL;
 	struct err err = { 0 };
-	int status = count(j, &meta);
+	int status = find_totals(j, &meta);
 
 	if (status != CLI_OK)
 		return status;

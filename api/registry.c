@@ -347,3 +347,8 @@ void registry_totals(struct registry *reg, struct registry_totals *ret)
 	*ret = reg->totals;
 	pthread_mutex_unlock(&reg->lock);
 }
+
+const char *registry_state_dir(const struct registry *reg)
+{
+	return reg->state_dir;
+}

@@ -176,6 +176,9 @@ must_check int registry_trace_stop(struct trace_entry *t, struct err *err);
 must_check int registry_trace_delete(struct registry *reg, const char *id, bool force,
 				     struct trace_entry **last_ret, struct err *err);
 
+/** registry_state_dir - where the daemon may write */
+const char *registry_state_dir(const struct registry *reg);
+
 /** registry_trace_get - a trace by id, as a user and with a reference; -ENOENT */
 must_check int registry_trace_get(struct registry *reg, const char *id, struct trace_entry **ret,
 				  struct err *err);

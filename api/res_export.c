@@ -266,7 +266,7 @@ static int take_host_trace(struct request *rq, const struct export_format *f, u6
 void res_traces_export(struct request *rq)
 {
 	const struct export_format *f = take_format(rq);
-	struct export_opts opts = { 0 };
+	struct export_opts opts = { .tmp_dir = registry_state_dir(server_registry(rq->srv)) };
 	struct trace_entry *t;
 	struct err err = { 0 };
 

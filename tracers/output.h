@@ -164,6 +164,13 @@ must_check int rec_reader_open(const char *path, struct rec_reader **ret, struct
 must_check int rec_reader_open_mem(const void *data, size_t len, struct rec_reader **ret,
 				   struct err *err);
 void rec_reader_close(struct rec_reader *r);
+/**
+ * rec_reader_totals - have rec_reader_meta() with the totals, without reading all of it, where it has an index
+ *
+ * Right after rec_reader_open(); the reader is of no use then but for rec_reader_meta(). Return: 1; 0 it
+ * must be read; negative as rec_reader_next().
+ */
+must_check int rec_reader_totals(struct rec_reader *r, struct err *err);
 const struct output_meta *rec_reader_meta(const struct rec_reader *r); /* totals once at the end */
 struct output_names rec_reader_names(struct rec_reader *r);
 enum rec_kind {

@@ -181,3 +181,55 @@ ssize_t rec_blocks_read(struct rec_blocks *b, void *buf, size_t len, struct err 
 	}
 	return (ssize_t)got;
 }
+
+/* The index block at @off; its last entry says where the last block is. */
+static int last_of_index(struct rec_blocks *b, u64 off, u64 *last_ret, struct err *err)
+{
+	struct store_index_entry last;
+	struct store_block h, clear;
+	int r;
+
+	if (off > INT64_MAX || fseeko(b->file, (off_t)off, SEEK_SET))
+		return 0;
+	r = get(b, &h, sizeof(h), err);
+	if (r <= 0)
+		return r;
+	if (h.magic != STORE_BLOCK_MAGIC || h.kind != STORE_INDEX || !h.plain_len ||
+	    h.plain_len > STORE_BLOCK_MAX || h.plain_len % sizeof(last) ||
+	    h.packed_len > ZSTD_compressBound(STORE_BLOCK_MAX))
+		return 0;
+	clear = h;
+	clear.crc = 0;
+	r = unpack(b, &h, rec_crc32(0, &clear, sizeof(clear)), err);
+	if (r <= 0)
+		return r == -EBADMSG ? 0 : r;
+	memcpy(&last, b->plain + b->len - sizeof(last), sizeof(last));
+	*last_ret = last.off;
+	return last.off <= INT64_MAX && last.off < off;
+}
+
+int rec_blocks_to_last(struct rec_blocks *b, struct err *err)
+{
+	struct rec_blocks *index =
+		rec_blocks_open(b->file); /* so that @b stays as it is if there is none */
+	off_t was = ftello(b->file);
+	u64 trailer[2], last = 0;
+	int r = 0;
+
+	if (!index)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a block");
+	if (was >= 0 && !fseeko(b->file, -(off_t)sizeof(trailer), SEEK_END))
+		r = get(b, trailer, sizeof(trailer), err);
+	if (r > 0)
+		r = memcmp(&trailer[1], STORE_TRAILER, 8)
+			    ? 0
+			    : last_of_index(index, trailer[0], &last, err);
+	rec_blocks_close(index);
+	if (r >= 0 && was >= 0 && fseeko(b->file, r ? (off_t)last : was, SEEK_SET))
+		r = err_set(err, -EIO, ERR_IO, 0, "cannot read the recording");
+	if (r <= 0)
+		return r;
+	b->at = b->len = 0;
+	b->off = last;
+	return 1;
+}

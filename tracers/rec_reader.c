@@ -432,6 +432,18 @@ int rec_reader_next(struct rec_reader *r, enum rec_kind *kind_ret, struct trace_
 	return rc;
 }
 
+int rec_reader_totals(struct rec_reader *r, struct err *err)
+{
+	struct trace_record rec;
+	enum rec_kind kind;
+	int rc = r->blocks ? rec_blocks_to_last(r->blocks, err) : 0;
+
+	if (rc <= 0)
+		return rc;
+	rc = rec_reader_next(r, &kind, &rec, err);
+	return rc ? rc : kind == REC_END;
+}
+
 const struct output_meta *rec_reader_meta(const struct rec_reader *r)
 {
 	return &r->meta;

@@ -92,4 +92,11 @@ void rec_blocks_close(struct rec_blocks *b);
  */
 must_check ssize_t rec_blocks_read(struct rec_blocks *b, void *buf, size_t len, struct err *err);
 
+/**
+ * rec_blocks_to_last - go on with the last block, by the index
+ *
+ * Return: 1; 0 there is no index that makes sense, and one is where one was; -EIO; -ENOMEM
+ */
+must_check int rec_blocks_to_last(struct rec_blocks *b, struct err *err);
+
 #endif

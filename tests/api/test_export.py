@@ -18,7 +18,7 @@ import tarfile
 import tempfile
 import unittest
 
-from harness import TOP, CliCase, DaemonCase, TestCase, until
+from harness import TOP, CliCase, Daemon, DaemonCase, TestCase, until
 
 FORMATS = {"trace.dat": ("application/vnd.trace-cmd.trace-dat", ".dat"),
            "trace.dat.v7": ("application/vnd.trace-cmd.trace-dat", ".dat"),
@@ -166,7 +166,7 @@ class TraceDat(TestCase):
 
 @needs("trace-cmd")
 class Merge(TestCase):
-    """A guest's trace.dat and its host's in one time line. The host's is an export, too, under another clock."""
+    """A guest's trace.dat and its host's in one time line. The host's is an export, too, of another clock."""
 
     def host(self, name, clock=b"[mono] \0"):
         data = export("function", name).read_bytes()
@@ -188,11 +188,12 @@ class Merge(TestCase):
 
     def test_hosts_that_cannot_be(self):
         def fails(host, words):
-            p = subprocess.run([os.environ["HVFTRACE"], "export", recording("graph"), "-f", "trace.dat", "-o",
-                                f"{WORK.name}/x.dat", "--host-trace", host], stderr=subprocess.PIPE, check=False)
+            p = subprocess.run([os.environ["HVFTRACE"], "export", recording("graph"), "-f", "trace.dat",
+                                "-o", f"{WORK.name}/x.dat", "--host-trace", host], stderr=subprocess.PIPE,
+                               check=False)
             self.assertEqual(p.returncode, 1)
             self.assertIn(words, p.stderr.decode())
-        fails(export("function", "trace.dat"), 'has the clock "local"; record it with trace-cmd record -C mono')
+        fails(export("function", "trace.dat"), 'has the clock "local"; record it with trace-cmd record -C')
         fails(recording("function"), "not a trace.dat")
         cut = pathlib.Path(WORK.name) / "cut.dat"
         cut.write_bytes(self.host("trace.dat").read_bytes()[:3000])
@@ -459,6 +460,18 @@ class Api(DaemonCase):
         c.close()
         self.d.good("POST", f"/v1/traces/{t}/stop")
         self.d.good("DELETE", f"/v1/traces/{t}")
+
+
+class ApiElsewhere(TestCase):
+    def test_temporary_files_are_in_the_state_directory(self):
+        with Daemon(env={"TMPDIR": "/nowhere"}) as d:
+            d.attach("fake-fast")
+            t = d.trace(buffer_records=65536)
+            d.until_more(t, 60000)
+            d.good("POST", f"/v1/traces/{t}/stop")
+            r = d.request("GET", f"/v1/traces/{t}/export?format=trace.dat")
+            self.assertGreater(len(r.text), 1000000)
+            self.assertFalse([p for p in d.state_dir.rglob("hvftrace-*")])
 
 
 class ApiCommand(CliCase):

@@ -39,8 +39,8 @@ def test_the_same_calls_in_every_format():
         raise Skip("trace-cmd is not installed")
     with Guest("cloud-6.1", load="none") as g, Daemon() as d, tempfile.TemporaryDirectory() as tmp:
         attach(g, d)
-        t = graph(d, ["vfs_*", "do_sys_openat2", "__x64_sys_wait4", "schedule"], switches=True, mode="discard",
-                  buffer_records=1 << 20)
+        t = graph(d, ["vfs_*", "do_sys_openat2", "__x64_sys_wait4", "schedule"], switches=True,
+                  mode="discard", buffer_records=1 << 20)
         g.sh("for i in 1 2 3 4 5 6 7 8; do ls -lR /proc/1 /etc >/dev/null 2>&1; done")
         info = d.stop_trace(t)
         records, _ = d.records(t)

@@ -158,6 +158,21 @@ static int read_back(struct seen *seen)
 	return rc;
 }
 
+/* By the index, if there is one: how many records the end says there were; 0: no index */
+static u64 totals(void)
+{
+	struct rec_reader *r;
+	int n;
+	u64 records;
+
+	assert_int_equal(rec_reader_open(path, &r, NULL), 0);
+	n = rec_reader_totals(r, NULL);
+	assert_in_range(n + 1, 1, 2);
+	records = rec_reader_meta(r)->n_records;
+	rec_reader_close(r);
+	return n ? records : 0;
+}
+
 static u64 file_size(void)
 {
 	struct stat st;
@@ -180,6 +195,7 @@ static void round_trip(void **state)
 	assert_int_equal(s.end, REC_END);
 	assert_int_equal(s.records, RECORDS);
 	assert_int_equal(s.lost, 12);
+	assert_int_equal(totals(), RECORDS);
 	make(NULL, &plain, RECORDS, 1);
 	assert_in_range(file_size(), 1, plain.len * 3 / 4);
 	buf_deinit(&plain);
@@ -214,6 +230,7 @@ static void cut_anywhere(void **state)
 			assert_true(size - at < 400);
 			continue;
 		}
+		assert_int_equal(totals(), 0);
 		assert_int_equal(s.end, size - at > size - 400 ? s.end : REC_CUT);
 		assert_int_equal(s.records, s.last);
 		assert_true(!last || s.records <= last);
@@ -257,6 +274,7 @@ static void kept_within_bytes(void **state)
 	assert_int_equal(read_back(&s), 0);
 	assert_int_equal(s.end, REC_END);
 	assert_int_equal(s.last, 4 * RECORDS + 7);
+	assert_int_equal(totals(), 4 * RECORDS);
 	assert_in_range(s.records, 1000, 3 * RECORDS);
 	/* all that is not there is lost: 7 numbers were never given out to records, 5 never had one */
 	assert_int_equal(s.records + s.lost, 4 * RECORDS + 12);
@@ -285,7 +303,7 @@ static void limits_need_a_file(void **state)
 	int p[2];
 
 	(void)state;
-	assert_int_equal(pipe(p), 0);
+	assert_int_equal(pipe2(p, O_CLOEXEC), 0);
 	assert_int_equal(rec_store_create(p[1], &opts, &s, NULL), -EOPNOTSUPP);
 	close(p[0]);
 	close(p[1]);
@@ -323,7 +341,7 @@ static void not_a_recording(void **state)
 	assert_int_equal(rec_store_add(s, "{\"title\": \"a problem\"}", 22), -EBADMSG);
 	assert_int_equal(rec_store_add(s, "", 0), -EBADMSG);
 	rec_store_destroy(s);
-	fd = open("/dev/full", O_WRONLY);
+	fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
 	assert_int_equal(rec_store_create(fd, &opts, &s, NULL), -ENOSPC);
 }
 

@@ -155,7 +155,12 @@ static bool read_v7(FILE *f, struct dat_peer *p)
 {
 	u64 next;
 
-	if (!skip_string(f) || !skip_string(f) || !get(f, &next, sizeof(next)))
+	/* the compression's name and version */
+	for (u32 i = 0; i < 2; i++) {
+		if (!skip_string(f))
+			return false;
+	}
+	if (!get(f, &next, sizeof(next)))
 		return false;
 	for (u32 i = 0; next; i++) {
 		if (i == SECTIONS_MAX || !read_options(f, next, p, &next))

@@ -150,7 +150,7 @@ static void add_start(struct export *x, struct buf *b)
 	}
 	buf_addf(b, ", %s", export_time(m->started_ns, time));
 	if (x->n_lost || x->n_left_out)
-		buf_addf(b, ", %llu events lost", (unsigned long long)(x->n_lost + x->n_left_out));
+		buf_addf(b, ", %llu events lost", (unsigned long long)x->n_lost + x->n_left_out);
 	buf_adds(b, "\",\"profiles\":[");
 }
 
@@ -181,7 +181,7 @@ static bool get_number(struct export *x, u64 *ret)
 	for (unsigned shift = 0; shift < 64; shift += 7) {
 		if (!get_byte(x, &byte))
 			return false;
-		*ret |= (u64)(byte & 0x7f) << shift;
+		*ret |= ((u64)byte & 0x7f) << shift;
 		if (!(byte & 0x80))
 			return true;
 	}

@@ -16,7 +16,7 @@ struct spool {
 	int failed;
 	u32 block;
 	u64 n_blocks;
-	char dir[256];
+	char *dir;
 };
 
 int spool_create(const char *dir, u32 block, struct spool **ret, struct err *err)
@@ -24,11 +24,14 @@ int spool_create(const char *dir, u32 block, struct spool **ret, struct err *err
 	struct spool *s = calloc(1, sizeof(*s));
 	const char *tmp = getenv("TMPDIR");
 
-	if (!s)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
 	if (!dir)
 		dir = tmp && *tmp ? tmp : "/var/tmp";
-	strncat(s->dir, dir, sizeof(s->dir) - 1);
+	if (s)
+		s->dir = strdup(dir);
+	if (!s || !s->dir) {
+		free(s);
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
+	}
 	s->fd = -1;
 	s->block = block;
 	*ret = s;
@@ -41,6 +44,7 @@ void spool_destroy(struct spool *s)
 		return;
 	if (s->fd >= 0)
 		close(s->fd);
+	free(s->dir);
 	free(s);
 }
 
@@ -52,7 +56,7 @@ void spool_stream_deinit(struct spool_stream *st)
 
 static int open_file(struct spool *s)
 {
-	char path[sizeof(s->dir) + 32];
+	_cleanup_free_ char *path = NULL;
 
 	s->fd = open(s->dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (s->fd >= 0)
@@ -60,7 +64,8 @@ static int open_file(struct spool *s)
 	if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
 		return -errno;
 	/* a file system that has no O_TMPFILE */
-	snprintf(path, sizeof(path), "%s/hvftrace-XXXXXX", s->dir);
+	if (asprintf(&path, "%s/hvftrace-XXXXXX", s->dir) < 0)
+		return -ENOMEM;
 	s->fd = mkostemp(path, O_CLOEXEC);
 	if (s->fd < 0)
 		return -errno;

@@ -32,12 +32,14 @@ static u32 sum_of(const u8 head[TAR_BLOCK])
 
 void tar_head(struct buf *b, const char *name, u64 size, u64 mtime)
 {
+	static const char magic[8] = { 'u', 's', 't', 'a', 'r', 0, '0', '0' };
 	char h[TAR_BLOCK] = { 0 };
 
-	memcpy(h + AT_NAME, name, strnlen(name, TAR_NAME_MAX));
-	memcpy(h + AT_MODE, "0000644", 8);
-	memcpy(h + AT_UID, "0000000", 8);
-	memcpy(h + AT_GID, "0000000", 8);
+	for (u32 i = 0; i < TAR_NAME_MAX && name[i]; i++)
+		h[AT_NAME + i] = name[i];
+	snprintf(h + AT_MODE, AT_UID - AT_MODE, "0000644");
+	snprintf(h + AT_UID, AT_GID - AT_UID, "0000000");
+	snprintf(h + AT_GID, AT_SIZE - AT_GID, "0000000");
 	if (size <= TAR_SIZE_MAX) {
 		snprintf(h + AT_SIZE, LEN_SIZE, "%011llo", (unsigned long long)size);
 	} else {
@@ -47,10 +49,7 @@ void tar_head(struct buf *b, const char *name, u64 size, u64 mtime)
 	}
 	snprintf(h + AT_MTIME, LEN_SIZE, "%011llo", (unsigned long long)MIN(mtime, TAR_SIZE_MAX));
 	h[AT_TYPE] = '0';
-	memcpy(h + AT_MAGIC,
-	       "ustar\0"
-	       "00",
-	       8);
+	memcpy(h + AT_MAGIC, magic, sizeof(magic));
 	snprintf(h + AT_SUM, LEN_SUM, "%06o", sum_of((u8 *)h));
 	h[AT_SUM + 7] = ' ';
 	buf_add(b, h, sizeof(h));
