@@ -18,6 +18,7 @@
 #define BODY_MIN_BUFFER    1024u
 #define BODY_MAX_BUFFER    8388608u
 #define BODY_MAX_DEPTH     65535u
+#define BODY_MAX_STACK     64
 #define BODY_MAX_THRESHOLD (3600 * NSEC_PER_SEC)
 
 /* POST /v1/guests. Strings live in @doc. */
@@ -41,6 +42,9 @@ struct body_trace {
 	size_t n_graph;
 	const char **graph_notrace;
 	size_t n_graph_notrace;
+	const char **stack;
+	size_t n_stack;
+	u32 stack_depth; /* 0: as many as there can be */
 	u32 max_graph_depth; /* 0: all */
 	u64 threshold_ns; /* 0: none */
 	bool irqs, sleep_time; /* true when not given */

@@ -11,6 +11,7 @@
 struct trace_args {
 	const char *guest;
 	const char *format; /* "text", "json"; with the tracer syscalls "falco" or "ocsf", too */
+	bool stack_of_all; /* --func-stack without a glob */
 	bool summary; /* of syscalls: -c */
 	const char *output; /* FILE, or NULL */
 	const char *sort; /* of profile */
@@ -33,6 +34,8 @@ enum {
 	OPT_ARGS,
 	OPT_SWITCHES,
 	OPT_FAILED,
+	OPT_FUNC_STACK,
+	OPT_STACK_DEPTH,
 };
 
 /* For getopt_long(): what the three verbs have in common. */
@@ -47,6 +50,8 @@ enum {
 		{ "no-sleep-time", no_argument, NULL, OPT_NO_SLEEP_TIME },       \
 		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
 		{ "args", no_argument, NULL, OPT_ARGS },                         \
+		{ "func-stack", optional_argument, NULL, OPT_FUNC_STACK },       \
+		{ "stack-depth", required_argument, NULL, OPT_STACK_DEPTH },     \
 		{ "failed", no_argument, NULL, OPT_FAILED },                     \
 		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
 /* clang-format on */

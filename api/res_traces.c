@@ -49,7 +49,7 @@ static json_t *options_doc(struct trace_entry *t)
 	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
 					       "threshold_ns", "irqs",          "sleep_time",
 					       "retval",       "args",          "switches",
-					       "failed" };
+					       "failed",       "stack",         "stack_depth" };
 	json_t *doc = json_object(), *v;
 
 	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
@@ -86,6 +86,15 @@ static json_t *calls_doc(const struct trace_info *i)
 			 "orphans", (json_int_t)i->n_orphans);
 }
 
+/* null unless some were asked for. */
+static json_t *stacks_doc(struct trace_entry *t, const struct trace_info *i)
+{
+	if (!json_array_size(json_object_get(t->request, "stack")))
+		return json_null();
+	return json_pack("{s:I, s:I}", "lost", (json_int_t)i->lost_stacks, "skipped_calls",
+			 (json_int_t)i->n_skipped_calls);
+}
+
 json_t *trace_doc(struct trace_entry *t)
 {
 	struct trace_info i = { 0 };
@@ -95,11 +104,11 @@ json_t *trace_doc(struct trace_entry *t)
 		trace_get_info(t->trace, &i);
 	else
 		i = t->last;
-	doc = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
+	doc = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O, s:o}", "id", t->id, "guest",
 			t->guest->name, "tracer", i.tracer, "state", state_names[i.state], "filter",
 			asked(t, "filter"), "notrace", asked(t, "notrace"), "pids",
 			asked(t, "pids"), "options", options_doc(t), "mode",
-			json_object_get(t->request, "mode"));
+			json_object_get(t->request, "mode"), "stacks", stacks_doc(t, &i));
 	if (!doc)
 		return NULL;
 	json_object_update_new(

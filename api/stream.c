@@ -384,6 +384,7 @@ static void fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 	snprintf(meta->release, sizeof(meta->release), "%s", g.release);
 	meta->vcpus = g.vcpus;
 	meta->args = json_is_true(json_object_get(t->request, "args"));
+	meta->stacks = json_array_size(json_object_get(t->request, "stack"));
 	meta->started_ns = i.started_ns;
 	meta->n_records = i.n_records;
 	meta->n_lost = i.n_lost;

@@ -23,6 +23,7 @@ struct output_meta {
 	char guest[64]; /* name or target */
 	char release[80];
 	u32 vcpus;
+	bool stacks; /* trace_opts.stack: records may have callers; a recording of version 4 */
 	bool args; /* trace_opts.args: the function tracer's text has "f()" where there are none */
 	u64 started_ns; /* host CLOCK_REALTIME */
 	u64 n_records, n_lost;
@@ -126,6 +127,9 @@ void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
  * pointer's type is "file *". Without a prototype name and type are null.
  * "retval", where it was recorded (graph_return): {"type":"int","value":"0xfffffffe","text":"-2 (ENOENT)"}
  * text: an error's number and name; else a signed number as decimal, anything else as value.
+ *
+ * "stack", where it was recorded (trace_opts.stack), is an array of the callers, the nearest first, each as
+ * "parent" is: ["ksys_read+0x6f","do_syscall_64+0x5b"]
  *
  * A task switch (trace_opts.switches; pid, tgid and comm are those of the task that runs now):
  * {"seq":2,"type":"switch","ts_ns":12345,"cpu":0,"pid":7,"tgid":7,"comm":"sh","prev_pid":0,"context":"d..2."}

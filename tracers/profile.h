@@ -32,7 +32,8 @@ const struct profile_row *profile_rows(struct profile *p, size_t *n_ret);
 /**
  * profile_folded - "comm;outermost;...;innermost NS" lines, as flamegraph.pl and others read them
  *
- * NS is the time in the innermost without its callees, of all calls with these callers.
+ * NS is the time in the innermost without its callees, of all calls with these callers. Where no call was
+ * followed to its return, but callers were recorded (trace_opts.stack), it is how many such calls there were.
  */
 void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names);
 

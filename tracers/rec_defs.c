@@ -174,7 +174,7 @@ int rec_read_proto(struct rec_reader *r)
 	u64 sym;
 	int rc;
 
-	if (r->version < REC_VERSION || !get_varint(&r->cur, &sym) || sym >= r->n_syms ||
+	if (r->version < REC_VERSION_3 || !get_varint(&r->cur, &sym) || sym >= r->n_syms ||
 	    !cursor_u8(&r->cur, &n_regs) || !cursor_u8(&r->cur, &n_params) ||
 	    n_regs > TRACE_MAX_ARGS || n_params > KERNEL_FUNC_MAX_PARAMS)
 		return -EBADMSG;
@@ -189,6 +189,35 @@ int rec_read_proto(struct rec_reader *r)
 	if (!rc)
 		r->syms[sym].proto = p;
 	return rc;
+}
+
+int rec_read_stack(struct rec_reader *r)
+{
+	size_t cap = r->stacks_cap ? r->stacks_cap * 2 : 256;
+	struct trace_stack *s, **more;
+	u64 sym;
+	u8 n;
+
+	if (r->version < REC_VERSION || !cursor_u8(&r->cur, &n) || !n)
+		return -EBADMSG;
+	s = arena_get(r, sizeof(*s) + n * sizeof(s->low[0]), sizeof(u32));
+	if (!s)
+		return -ENOMEM;
+	s->n = n;
+	for (u32 i = 0; i < n; i++) {
+		if (!get_varint(&r->cur, &sym) || sym >= r->n_syms)
+			return -EBADMSG;
+		s->low[i] = (u32)r->syms[sym].addr + 1;
+	}
+	if (r->n_stacks == r->stacks_cap) {
+		more = reallocarray(r->stacks, cap, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		r->stacks = more;
+		r->stacks_cap = cap;
+	}
+	r->stacks[r->n_stacks++] = s;
+	return 0;
 }
 
 static const struct rec_sym *find_sym(const struct rec_reader *r, u64 addr)
@@ -240,5 +269,6 @@ void rec_defs_deinit(struct rec_reader *r)
 	}
 	free(r->by_addr);
 	free(r->syms);
+	free(r->stacks);
 	free(r->tasks);
 }

@@ -46,6 +46,12 @@ struct rec_writer {
 	/* addresses defined */
 	struct seen *seen;
 	size_t n_seen, seen_slots;
+	/* stacks defined, by address: each is kept once, for as long as the trace is */
+	struct seen_stack {
+		const struct trace_stack *stack; /* NULL: empty */
+		u32 id;
+	} * stacks;
+	size_t n_stacks, stack_slots;
 	/* tasks defined */
 	struct task *tasks;
 	u32 victim;
@@ -81,6 +87,7 @@ void rec_writer_destroy(struct rec_writer *w)
 	if (!w)
 		return;
 	free(w->seen);
+	free(w->stacks);
 	free(w->tasks);
 	free(w);
 }
@@ -317,9 +324,69 @@ static void define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
 	chunk_seal(w, out, start, p);
 }
 
+static bool stacks_grow(struct rec_writer *w)
+{
+	size_t slots = w->stack_slots ? w->stack_slots * 2 : SEEN_MIN;
+	struct seen_stack *bigger = calloc(slots, sizeof(*bigger));
+
+	if (!bigger)
+		return false;
+	for (size_t i = 0; i < w->stack_slots; i++) {
+		size_t h = ((uintptr_t)w->stacks[i].stack * 0x9e3779b97f4a7c15) >> 32;
+
+		if (!w->stacks[i].stack)
+			continue;
+		while (bigger[h & (slots - 1)].stack)
+			h++;
+		bigger[h & (slots - 1)] = w->stacks[i];
+	}
+	free(w->stacks);
+	w->stacks = bigger;
+	w->stack_slots = slots;
+	return true;
+}
+
+static void define_stack(struct rec_writer *w, struct buf *out, const struct trace_stack *s,
+			 const struct output_names *names)
+{
+	u8 n = (u8)MIN(s->n, (u32)UINT8_MAX), *p, *start;
+	u32 sym[UINT8_MAX];
+	bool is_new;
+
+	for (u32 i = 0; i < n; i++)
+		sym[i] = sym_id(w, out, trace_stack_addr(s, i) - 1, names);
+	start = p = chunk_open(w, out, REC_CHUNK_STACK, 1 + (size_t)n * REC_VARINT_MAX, &is_new);
+	if (!p)
+		return;
+	*p++ = n;
+	for (u32 i = 0; i < n; i++)
+		p = put_varint(p, sym[i]);
+	chunk_seal(w, out, start, p);
+}
+
+/* The number of @s, defined if need be. */
+static u32 stack_id(struct rec_writer *w, struct buf *out, const struct trace_stack *s,
+		    const struct output_names *names)
+{
+	size_t h = ((uintptr_t)s * 0x9e3779b97f4a7c15) >> 32, mask;
+
+	if (w->n_stacks >= w->stack_slots / 2 && !stacks_grow(w)) {
+		out->failed = true;
+		return 0;
+	}
+	mask = w->stack_slots - 1;
+	while (w->stacks[h & mask].stack && w->stacks[h & mask].stack != s)
+		h++;
+	if (!w->stacks[h & mask].stack) {
+		w->stacks[h & mask] = (struct seen_stack){ s, (u32)w->n_stacks++ };
+		define_stack(w, out, s, names);
+	}
+	return w->stacks[h & mask].id;
+}
+
 /* What a record needs of the definitions. */
 struct rec_refs {
-	u32 task, ip, parent;
+	u32 task, ip, parent, stack;
 };
 
 static u8 *put_changes(u8 *p, struct rec_state *s, const struct trace_record *r, u32 task, u8 more)
@@ -375,18 +442,18 @@ static u8 *put_call(u8 *p, const struct trace_record *r, const struct rec_refs *
 		p = put_varint(p, r->depth);
 	if (r->type == TRACE_GRAPH_RETURN)
 		p = put_varint(p, r->duration_ns);
-	if (!(more & REC_M_WORDS))
-		return p;
-	*p++ = n_words(r);
-	for (u32 i = 0; i < n_words(r); i++)
-		p = put_varint(p, word[i]);
-	return p;
+	if (more & REC_M_WORDS) {
+		*p++ = n_words(r);
+		for (u32 i = 0; i < n_words(r); i++)
+			p = put_varint(p, word[i]);
+	}
+	return more & REC_M_STACK ? put_varint(p, refs->stack) : p;
 }
 
 static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r,
-		      const struct rec_refs *refs)
+		      const struct rec_refs *refs, bool stack)
 {
-	u8 more = n_words(r) ? REC_M_WORDS : 0;
+	u8 more = (n_words(r) ? REC_M_WORDS : 0) | (stack ? REC_M_STACK : 0);
 
 	if (r->type == TRACE_FUNCTION && r->depth)
 		more |= REC_M_DEPTH;
@@ -402,6 +469,7 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 		    const struct output_names *names)
 {
 	struct rec_refs refs = { .task = task_slot(w, out, r) };
+	bool stack = w->meta.stacks && r->stack && has_function(r);
 	u8 *start, *p;
 	bool is_new;
 
@@ -411,6 +479,8 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 		refs.parent = sym_id(w, out, r->parent, names);
 	if (n_words(r))
 		define_proto(w, out, refs.ip, r->ip, names);
+	if (stack)
+		refs.stack = stack_id(w, out, r->stack, names);
 	start = p = chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new);
 	if (!p)
 		return;
@@ -420,7 +490,7 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 		memcpy(p, &r->ts_ns, 8);
 		p += 8;
 	}
-	p = put_record(p, &w->prev, r, &refs);
+	p = put_record(p, &w->prev, r, &refs, stack);
 	w->last_seq = r->seq;
 	chunk_seal(w, out, start, p);
 }
@@ -453,18 +523,18 @@ static json_t *clean_string(const char *s, size_t max)
 void rec_writer_head(struct rec_writer *w, struct buf *out)
 {
 	const struct output_meta *m = &w->meta;
-	u32 head[2] = { REC_VERSION, 0 };
+	u32 head[2] = { m->stacks ? REC_VERSION : REC_VERSION_3, 0 };
 
 	buf_add(out, REC_MAGIC, REC_MAGIC_BYTES);
 	buf_add(out, head, sizeof(head));
 	add_json_chunk(w, out, REC_CHUNK_META,
-		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:b}", "writer",
+		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:b, s:b}", "writer",
 				 "hvftrace " HVF_VERSION, "tracer",
 				 clean_string(m->tracer, sizeof(m->tracer)), "guest",
 				 clean_string(m->guest, sizeof(m->guest)), "release",
 				 clean_string(m->release, sizeof(m->release)), "vcpus",
 				 (json_int_t)m->vcpus, "started_ns", (json_int_t)m->started_ns,
-				 "args", (int)m->args));
+				 "args", (int)m->args, "stacks", (int)m->stacks));
 }
 
 void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count)

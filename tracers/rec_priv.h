@@ -51,6 +51,8 @@ struct rec_reader {
 	size_t n_syms, syms_cap;
 	u32 *by_addr; /* hash of addresses; index + 1 */
 	size_t by_addr_slots; /* a power of two, at least twice n_syms */
+	struct trace_stack **stacks; /* in the arena */
+	size_t n_stacks, stacks_cap;
 	struct rec_task *tasks;
 	struct arena_block *arena;
 	size_t arena_left;
@@ -60,6 +62,7 @@ struct rec_reader {
 must_check int rec_read_sym(struct rec_reader *r);
 must_check int rec_read_task(struct rec_reader *r);
 must_check int rec_read_proto(struct rec_reader *r);
+must_check int rec_read_stack(struct rec_reader *r);
 void rec_defs_deinit(struct rec_reader *r);
 
 #endif

@@ -58,7 +58,8 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 {
 	struct drain_opts d = {
 		.graph = t->graph,
-		.data = opts->args || opts->retval || opts->threshold_ns || t->sys,
+		.data = opts->args || opts->retval || opts->threshold_ns || t->sys || t->stacks,
+		.stacks = t->stacks,
 		.captures = t->sys,
 		.switches = opts->switches,
 		.no_sleep = opts->no_sleep_time,
@@ -77,6 +78,8 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 		return rc;
 	if (!tracing_lost_nocpu(t->g, &t->lost_nocpu))
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's header");
+	if (t->stacks && !tracing_stack_stats(t->g, &t->stack_base))
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's counters");
 	if (t->graph && !tracing_graph_stats(t->g, &t->base))
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's counters");
 	if (pthread_create(&t->thread, NULL, trace_thread, t))
@@ -96,6 +99,7 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 				   .max_depth = opts->max_depth,
 				   .no_irqs = opts->no_irqs,
 				   .roots = opts->n_graph,
+				   .stack_depth = opts->stack_depth,
 				   .switches = opts->switches || opts->no_sleep_time };
 	_cleanup_(choice_deinit) struct choice c = { 0 };
 	struct tracing_counts counts;
@@ -143,6 +147,7 @@ static void trace_free(struct trace *t)
 	trace_clock_deinit(&t->clock);
 	trace_sys_destroy(t->sys);
 	store_destroy(t->store);
+	stacks_destroy(t->stacks);
 	free(t->late.call);
 	free(t->turn_late.call);
 	pthread_cond_destroy(&t->wake);
@@ -196,7 +201,12 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	t->needs_graph = is_syscalls(opts) || choose_check(&as_function, NULL) != 0;
 	t->info.tracer = is_syscalls(opts) ? "syscalls" : tracers[graph];
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
-	rc = store_create(opts->buffer_records, words_kept(opts), &t->store, err);
+	rc = store_create(opts->buffer_records, words_kept(opts), opts->n_stack, &t->store, err);
+	if (!rc && opts->n_stack) {
+		t->stacks = stacks_create();
+		if (!t->stacks)
+			rc = err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for stacks");
+	}
 	if (!rc && is_syscalls(opts))
 		rc = trace_sys_create(t, opts, err);
 	if (rc) {

@@ -285,6 +285,10 @@ static void log_options(const struct trace_opts *o)
 	log_globs("notrace", o->notrace, o->n_notrace);
 	log_globs("graph", o->graph, o->n_graph);
 	log_globs("graph_notrace", o->graph_notrace, o->n_graph_notrace);
+	if (o->n_stack) {
+		log_globs("stack", o->stack, o->n_stack);
+		fprintf(stderr, " stack_depth:%u", o->stack_depth);
+	}
 	fprintf(stderr,
 		" max_depth:%u threshold_ns:%llu no_irqs:%d no_sleep_time:%d retval:%d args:%d switches:%d\n",
 		o->max_depth, (unsigned long long)o->threshold_ns, o->no_irqs, o->no_sleep_time,
