@@ -108,6 +108,7 @@ static const struct cli_verb verbs[] = {
 	  "calls and times by function, of a guest now or of a recording",
 	  "  FILE            what record -p function_graph wrote\n"
 	  "  --sort KEY      " CLI_PROFILE_KEYS "\n"
+	  "  --no-graph-time every time without that of callees which are traced\n"
 	  "\nof a guest, as trace:\n" FILTER_OPTIONS GRAPH_OPTIONS
 	  "\n  hvftrace profile web1 -l 'vfs_*' --duration 5s\n"
 	  "  hvftrace profile web1 -g vfs_read --no-sleep-time --no-irqs --sort self\n",

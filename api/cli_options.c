@@ -206,6 +206,9 @@ static int take_option(struct cli *c, const char *verb, int opt, struct trace_ar
 	case 'o':
 		a->output = optarg;
 		return -1;
+	case OPT_NO_GRAPH_TIME:
+		a->no_graph_time = true;
+		return -1;
 	case OPT_SORT:
 		a->sort = optarg;
 		return cli_profile_key(optarg)

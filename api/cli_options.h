@@ -15,6 +15,7 @@ struct trace_args {
 	bool summary; /* of syscalls: -c */
 	const char *output; /* FILE, or NULL */
 	const char *sort; /* of profile */
+	bool no_graph_time; /* the same */
 	u64 duration_ns;
 	struct buf layout; /* -O: names with commas between */
 	json_t *body; /* of the request that starts the trace */
@@ -36,6 +37,7 @@ enum {
 	OPT_FAILED,
 	OPT_FUNC_STACK,
 	OPT_STACK_DEPTH,
+	OPT_NO_GRAPH_TIME,
 };
 
 /* For getopt_long(): what the three verbs have in common. */

@@ -204,7 +204,7 @@ int cli_record(struct cli *c, int argc, char **argv)
 
 /* Trace @a->guest into a file without a name, and show that by @show. */
 static int through_file(struct cli *c, const struct trace_args *a,
-			int (*show)(struct cli *c, const char *path, const char *arg))
+			int (*show)(struct cli *c, const char *path, const struct trace_args *a))
 {
 	_cleanup_fclose_ FILE *file = tmpfile();
 	char path[64];
@@ -217,12 +217,12 @@ static int through_file(struct cli *c, const struct trace_args *a,
 	if (status != CLI_OK)
 		return status;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(file));
-	return show(c, path, a->sort);
+	return show(c, path, a);
 }
 
-static int show_summary(struct cli *c, const char *path, const char *arg)
+static int show_summary(struct cli *c, const char *path, const struct trace_args *a)
 {
-	(void)arg;
+	(void)a;
 	return cli_syscalls_summary(c, path);
 }
 
@@ -258,6 +258,8 @@ int cli_syscalls(struct cli *c, int argc, char **argv)
 int cli_profile(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "sort", required_argument, NULL, OPT_SORT },
+					       { "no-graph-time", no_argument, NULL,
+						 OPT_NO_GRAPH_TIME },
 					       TRACE_LONG,
 					       { NULL, 0, NULL, 0 } };
 	struct trace_args a;
@@ -267,7 +269,7 @@ int cli_profile(struct cli *c, int argc, char **argv)
 	status = trace_args_parse(c, argc, argv, TRACE_SHORT, longs, &a);
 	/* a guest's name has no slash, and a file beside us is meant when there is one */
 	if (status == -1 && (strchr(a.guest, '/') || access(a.guest, F_OK) == 0))
-		status = cli_profile_file(c, a.guest, a.sort);
+		status = cli_profile_file(c, a.guest, &a);
 	else if (status == -1)
 		status = through_file(c, &a, cli_profile_file);
 	trace_args_deinit(&a);

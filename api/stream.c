@@ -100,9 +100,16 @@ static bool func(void *arg, u64 ip, struct kernel_func *ret)
 	return trace_func(arg, ip, ret);
 }
 
+static const char *enumerator(void *arg, const struct kernel_val *v, s64 val)
+{
+	return trace_enumerator(arg, v, val);
+}
+
 struct output_names stream_names(struct trace *t)
 {
-	return (struct output_names){ .sym = sym, .func = func, .arg = t };
+	return (struct output_names){
+		.sym = sym, .func = func, .arg = t, .enumerator = enumerator
+	};
 }
 
 /* For what is left of a trace that is gone. */

@@ -15,6 +15,8 @@ struct output_names {
 	void *arg;
 	/* prototype of the function with the call site @ip, for arguments and return values; may be NULL */
 	bool (*func)(void *arg, u64 ip, struct kernel_func *ret);
+	/* name of @val in the enum that @v, of a prototype that func gave, is of; NULL: it has none. May be NULL */
+	const char *(*enumerator)(void *arg, const struct kernel_val *v, s64 val);
 };
 
 /* What the head and the end of an output say. */
@@ -123,8 +125,8 @@ void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
  * "args", where they were recorded (function, graph_entry), is an array in the prototype's order:
  *   {"name":"count","type":"size_t","value":"0x1000","text":"0x1000"}
  * value is the parameter's own bits in hex, two words as "0x1:0x2", null when it was not passed in a
- * register; text as the text layout has it: a signed number or an enum as decimal, "..." for null. A
- * pointer's type is "file *". Without a prototype name and type are null.
+ * register; text as the text layout has it: a signed number or an enum as decimal, "..." for null. An
+ * enumerator's name is behind its number, which the text layout has alone: "1 (PIDTYPE_TGID)". A pointer's type is "file *". Without a prototype name and type are null.
  * "retval", where it was recorded (graph_return): {"type":"int","value":"0xfffffffe","text":"-2 (ENOENT)"}
  * text: an error's number and name; else a signed number as decimal, anything else as value.
  *

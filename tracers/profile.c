@@ -49,6 +49,7 @@ struct profile {
 	u32 n_nodes, nodes_cap;
 	struct table by_node;
 	bool timed; /* some call has returned */
+	bool graph_time;
 	char (*comms)[TRACE_COMM_LEN + 1];
 	u32 n_comms, comms_cap;
 };
@@ -227,6 +228,8 @@ static int add_return(struct profile *p, const struct trace_record *r)
 	t->node[depth] = 0;
 	p->timed = true;
 	p->nodes[node].self_ns += self;
+	if (!p->graph_time)
+		ns = self;
 	row->hits++;
 	row->total_ns += ns;
 	row->self_ns += self;
@@ -345,13 +348,14 @@ void profile_folded(const struct profile *p, struct buf *b, const struct output_
 	}
 }
 
-struct profile *profile_create(void)
+struct profile *profile_create(bool graph_time)
 {
 	struct profile *p = calloc(1, sizeof(*p));
 	u32 root;
 
 	if (!p)
 		return NULL;
+	p->graph_time = graph_time;
 	p->tasks = calloc(TASKS, sizeof(*p->tasks));
 	if (!p->tasks || node_of(p, UINT32_MAX, 0, &root)) {
 		profile_destroy(p);

@@ -20,7 +20,15 @@ struct profile_row {
 };
 
 struct profile;
-struct profile *profile_create(void); /* NULL: no memory */
+
+/**
+ * profile_create
+ * @graph_time: as the kernel's option graph-time, which its function profiler heeds: without it the time of
+ *              a call is that without its traced callees, in total_ns and all that is worked out of single calls
+ *
+ * Return: NULL: no memory.
+ */
+struct profile *profile_create(bool graph_time);
 void profile_destroy(struct profile *p);
 
 /** profile_add - the next record of a stream, in its order. Return: 0; -ENOMEM. */

@@ -31,7 +31,8 @@
  *   PROTO    version 3; prototypes, each before the first words of its function:
  *              sym(ip):v n_regs:u8 n_params:u8 return:VAL parameter:VAL...
  *              VAL = kind:u8 size:u8 reg:u8 name_len:u16 name type_len:u16 type; as struct kernel_val.
- *              An enum's values stay numbers: its enumerators are not stored.
+ *   ENUM     names of an enum's values, each before its first use, where they are known:
+ *              sym(ip):v n:u8 value:z name_len:u16 name     n: which parameter; 255 the return
  *   STACK    version 4; definitions of stacks, numbered 0, 1, 2 ... over the whole file:
  *              n:u8 sym:v...          n is at least 1; of the return addresses the byte before
  *              the [more] of a record may have REC_M_STACK: then stack:v stands behind all else
@@ -67,6 +68,7 @@
 #define REC_CHUNK_SYM     'S'
 #define REC_CHUNK_TASK    'T'
 #define REC_CHUNK_PROTO   'P'
+#define REC_CHUNK_ENUM    'N'
 #define REC_CHUNK_STACK   'K'
 #define REC_CHUNK_RECORDS 'R'
 #define REC_CHUNK_LOST    'L'

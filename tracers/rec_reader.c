@@ -359,6 +359,8 @@ static int begin_chunk(struct rec_reader *r, enum rec_kind *kind_ret, struct tra
 		return read_all(r, rec_read_task, err);
 	case REC_CHUNK_PROTO:
 		return read_all(r, rec_read_proto, err);
+	case REC_CHUNK_ENUM:
+		return read_all(r, rec_read_enum, err);
 	case REC_CHUNK_STACK:
 		return read_all(r, rec_read_stack, err);
 	case REC_CHUNK_RECORDS:

@@ -441,6 +441,11 @@ bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 	       !kernel_btf_func(guest_kernel(t->g), sym.name, ret);
 }
 
+const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val)
+{
+	return t->sys ? NULL : kernel_btf_enum_name(guest_kernel(t->g), v->btf_id, val);
+}
+
 bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
 	if (!kernel_sym_at(guest_kernel(t->g), addr, ret))

@@ -211,6 +211,9 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret);
  */
 bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret);
 
+/** trace_enumerator - name of @val in the enum that @v of trace_func() is of; NULL: it has none */
+const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val);
+
 /** trace_guest - the guest that @t traces */
 struct guest *trace_guest(struct trace *t);
 

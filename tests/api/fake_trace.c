@@ -492,6 +492,14 @@ void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)
 	pthread_mutex_unlock(&t->notify_lock);
 }
 
+const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val)
+{
+	(void)t;
+	(void)v;
+	(void)val;
+	return NULL;
+}
+
 bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
 	const struct kernel *k = &t->guest->kernel;

@@ -213,7 +213,7 @@ static void in_a_recording(void **state)
 static void folded(void **state)
 {
 	struct stacks *s = stacks_create();
-	struct profile *p = profile_create();
+	struct profile *p = profile_create(true);
 	struct trace_record r = call(stacks_get(s, callers, 2));
 	struct buf b = { 0 };
 
