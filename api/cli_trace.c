@@ -31,6 +31,18 @@ static void calls(const json_t *graph)
 	putc(')', stderr);
 }
 
+/* Of --func-stack: what has none, and what it cost. */
+static void stacks(const json_t *doc)
+{
+	if (!json_is_object(doc))
+		return;
+	if (number(doc, "lost"))
+		fprintf(stderr, " (%lld without their callers)", number(doc, "lost"));
+	if (number(doc, "skipped_calls"))
+		fprintf(stderr, " (%lld calls by the guest's unwinder not recorded)",
+			number(doc, "skipped_calls"));
+}
+
 /* What was asked for, but is not traced. */
 static void say_skipped(const json_t *doc)
 {
@@ -58,6 +70,7 @@ static int close_line(const json_t *doc)
 	else
 		fprintf(stderr, "%lld records", number(doc, "records"));
 	calls(json_object_get(doc, "graph"));
+	stacks(json_object_get(doc, "stacks"));
 	fprintf(stderr, ", %lld lost, %lld functions patched, ",
 		number(doc, "lost") + number(doc, "lost_readers"), number(doc, "functions"));
 	if (verified)

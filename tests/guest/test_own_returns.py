@@ -66,7 +66,8 @@ class Kretprobe:
 
     def start(self):
         self.g.run(f"cd {TRACING}; echo > trace; "
-                   f"echo 'r:hvf/own {self.function} ret=$retval' > kprobe_events; echo 1 > events/hvf/own/enable", 60)
+                   f"echo 'r:hvf/own {self.function} ret=$retval' > kprobe_events; "
+                   "echo 1 > events/hvf/own/enable", 60)
 
     def check(self, pid):
         text = self.g.run(f"cat {TRACING}/trace", 60)

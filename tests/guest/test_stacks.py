@@ -11,7 +11,7 @@ import contextlib
 from daemon import Daemon
 from graphlib import add_up, all_given_back
 from guest import Guest, wait_for
-from testlib import LONG, each_kernel, main
+from testlib import LONG, each_kernel, first_kernel, main
 from truth import attach
 
 ROUNDS = 20
@@ -110,10 +110,15 @@ def agree(b):
     assert not any("stack" in r for r in seen if r["function"] == "vfs_read"), seen[:3]
 
 
+def start_all(d, **options):
+    """Everything with every return hijacked, callers of what is called often, in any context."""
+    return d.trace("g", [], tracer="function_graph",
+                   stack=["try_to_wake_up", "kfree", "schedule", "do_exit", "handle_mm_fault"], **options)["id"]
+
+
 def under_load(b):
-    """Callers in every context, with every return hijacked; ours never among them."""
-    t = b.d.trace("g", [], tracer="function_graph", mode="overwrite",
-                  stack=["try_to_wake_up", "kfree", "schedule", "do_exit", "handle_mm_fault"])["id"]
+    """Callers in every context; addresses of ours never among them."""
+    t = start_all(b.d, mode="overwrite")
     b.g.sh(f"mixload {30 if LONG else 6}", 200)
     info = b.d.stop_trace(t)
     records, _ = b.d.records(t)
@@ -131,6 +136,19 @@ def under_load(b):
     assert whole > 0.95 * len(stacks), ends
 
 
+def start_and_stop(b):
+    """Under load: stopped while tasks are in the unwinder, and have the truth in their cells."""
+    b.g.run(f"mixload {20 if LONG else 8} > /tmp/load & true")
+    for _ in range(20 if LONG else 4):
+        t = start_all(b.d, mode="overwrite")
+        b.d.wait_trace(t, lambda x: x["records"] > 2000, 20)
+        info = b.d.stop_trace(t)
+        add_up(info["graph"])
+        assert info["restore"]["verified"] is True, info
+        b.d.delete(f"/v1/traces/{t}")
+    wait_for("the load's end", lambda: "mixload: ok" in b.g.sh("cat /tmp/load")[1], 120)
+
+
 def refused(b):
     status, body = b.d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "stack": ["*"]})
     assert status == 422 and body["code"] == "filter.too_many_stacks", (status, body)
@@ -144,10 +162,30 @@ def test_stacks(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         b = Bed(g, d)
-        for step in (refused, agree, under_load):
+        for step in (refused, agree, under_load, start_and_stop):
             print(f"{flavour}: {step.__name__}")
             step(b)
         all_given_back(g, d, truth, sites)
+
+
+@first_kernel
+def test_daemon_killed(flavour):
+    """kill -9 at any moment of it: the guest runs on, the next start puts all of it back."""
+    with Guest(flavour) as g:
+        state = g.dir / "state"
+        d = Daemon(state_dir=state).start()
+        truth, sites = attach(g, d)
+        g.run("mixload 6 > /tmp/load & true")
+        t = start_all(d, mode="discard")
+        d.wait_trace(t, lambda x: x["graph"]["entries"] > 1000)
+        d.kill9()
+        wait_for("the load's end", lambda: "mixload: ok" in g.sh("cat /tmp/load")[1], 120)
+        with Daemon(state_dir=state) as d:
+            wait_for("the journal is done", lambda: not d.journals(), 60)
+            truth.assert_untouched(sites, quiet=True)
+            assert "mixload: ok" in g.run("mixload 2", 120)
+            g.assert_alive()
+            g.assert_no_warnings()
 
 
 if __name__ == "__main__":
