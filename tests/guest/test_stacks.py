@@ -112,8 +112,8 @@ def agree(b):
 
 def start_all(d, **options):
     """Everything with every return hijacked, callers of what is called often, in any context."""
-    return d.trace("g", [], tracer="function_graph",
-                   stack=["try_to_wake_up", "kfree", "schedule", "do_exit", "handle_mm_fault"], **options)["id"]
+    often = ["try_to_wake_up", "kfree", "schedule", "do_exit", "handle_mm_fault"]
+    return d.trace("g", [], tracer="function_graph", stack=often, **options)["id"]
 
 
 def under_load(b):
