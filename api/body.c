@@ -268,11 +268,13 @@ static void take_bool(json_t *doc, const char *key, bool *ret, struct problem *p
 
 static void take_numbers(json_t *doc, struct body_trace *b, struct problem *p)
 {
-	u64 records = 0, depth = 0;
+	u64 records = 0, depth = 0, stack_depth = 0;
 
 	take_number(doc, "buffer_records", BODY_MIN_BUFFER, BODY_MAX_BUFFER, &records, p);
 	take_number(doc, "max_graph_depth", 0, BODY_MAX_DEPTH, &depth, p);
 	take_number(doc, "threshold_ns", 0, BODY_MAX_THRESHOLD, &b->threshold_ns, p);
+	take_number(doc, "stack_depth", 1, BODY_MAX_STACK, &stack_depth, p);
+	b->stack_depth = (u32)stack_depth;
 	b->buffer_records = (u32)records;
 	b->max_graph_depth = (u32)depth;
 }
@@ -299,6 +301,7 @@ static int take_all_globs(json_t *doc, struct body_trace *b, struct problem *p)
 		{ "notrace", &b->notrace, &b->n_notrace },
 		{ "graph", &b->graph, &b->n_graph },
 		{ "graph_notrace", &b->graph_notrace, &b->n_graph_notrace },
+		{ "stack", &b->stack, &b->n_stack },
 	};
 	int r = 0;
 
@@ -387,6 +390,8 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 					     "string_max",
 					     "persistent",
 					     "fd_paths",
+					     "stack",
+					     "stack_depth",
 					     NULL };
 	struct body_trace b = { 0 };
 	int r;
@@ -440,6 +445,7 @@ void body_trace_deinit(struct body_trace *b)
 	free(b->notrace);
 	free(b->graph);
 	free(b->graph_notrace);
+	free(b->stack);
 	free(b->pids);
 	json_decref(b->doc);
 	*b = (struct body_trace){ 0 };

@@ -24,6 +24,7 @@
 #define BODY_MIN_STRING    8u
 #define BODY_MAX_STRING    4096u
 #define BODY_MAX_BOOT      (3600 * NSEC_PER_SEC)
+#define BODY_MAX_STACK     64
 #define BODY_MAX_THRESHOLD (3600 * NSEC_PER_SEC)
 
 /* POST /v1/guests. Strings live in @doc. */
@@ -48,6 +49,9 @@ struct body_trace {
 	size_t n_graph;
 	const char **graph_notrace;
 	size_t n_graph_notrace;
+	const char **stack;
+	size_t n_stack;
+	u32 stack_depth; /* 0: as many as there can be */
 	u32 max_graph_depth; /* 0: all */
 	u64 threshold_ns; /* 0: none */
 	bool irqs, sleep_time; /* true when not given */

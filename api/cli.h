@@ -125,8 +125,9 @@ int cli_follow(struct cli *c, struct cli_follow *f);
 /* cli_profile.c */
 #define CLI_PROFILE_KEYS "total, self, hits, avg, min, max, stddev or name"
 bool cli_profile_key(const char *key);
-/** cli_profile_file - show a recording function by function, the largest @sort first */
-int cli_profile_file(struct cli *c, const char *path, const char *sort);
+struct trace_args;
+/** cli_profile_file - show a recording function by function, the largest @a->sort first */
+int cli_profile_file(struct cli *c, const char *path, const struct trace_args *a);
 
 /** cli_file_functions - call sites of a vmlinux, a .ko or an object. Return: exit status. */
 int cli_file_functions(struct cli *c, const char *path, char *const *globs);

@@ -12,13 +12,15 @@ static int cli_help(struct cli *c, int argc, char **argv);
 /* clang-format off: as they are shown */
 #define TRACE_OPTIONS \
 	"  -p TRACER       function (default) or function_graph: calls with their durations\n" FILTER_OPTIONS
-#define FILTER_OPTIONS                                                                          \
-	"  -l GLOB         trace only functions that match; may be repeated; :mod:NAME for a\n" \
-	"                  module's; @FILE for the globs in a file, one a line, @- on stdin\n"  \
-	"  -n GLOB         but not these; the same\n"                                           \
-	"  -P PID          only this task of the guest, by its own pid; may be repeated\n"      \
-	"  --args          arguments of the calls, by the guest's BTF\n"                        \
-	"  --switches      task switches, too\n"                                                \
+#define FILTER_OPTIONS                                                                           \
+	"  -l GLOB         trace only functions that match; may be repeated; :mod:NAME for a\n"  \
+	"                  module's; @FILE for the globs in a file, one a line, @- on stdin\n"   \
+	"  -n GLOB         but not these; the same\n"                                            \
+	"  -P PID          only this task of the guest, by its own pid; may be repeated\n"       \
+	"  --args          arguments of the calls, by the guest's BTF\n"                         \
+	"  --switches      task switches, too\n"                                                 \
+	"  --func-stack[=GLOB]     who called the functions that match, or those of -l: stack\n" \
+	"                  traces; --stack-depth N of N callers\n"                               \
 	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
 #define LAYOUT_OPTION                                                                            \
 	"  --persistent    go on in the kernel that comes after a reboot\n"                      \
@@ -142,6 +144,7 @@ static const struct cli_verb verbs[] = {
 	  "calls and times by function, of a guest now or of a recording",
 	  "  FILE            what record -p function_graph wrote\n"
 	  "  --sort KEY      " CLI_PROFILE_KEYS "\n"
+	  "  --no-graph-time every time without that of callees which are traced\n"
 	  "\nof a guest, as trace:\n" FILTER_OPTIONS GRAPH_OPTIONS
 	  "\n  hvftrace profile web1 -l 'vfs_*' --duration 5s\n"
 	  "  hvftrace profile web1 -g vfs_read --no-sleep-time --no-irqs --sort self\n",

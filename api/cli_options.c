@@ -114,6 +114,16 @@ static int set_depth(const char *verb, json_t *body, const char *text)
 	return -1;
 }
 
+static int set_stack_depth(const char *verb, json_t *body, const char *text)
+{
+	long depth;
+
+	if (!whole_number(text, &depth) || depth < 1)
+		return cli_usage(verb, "--stack-depth takes a number of callers, not \"%s\"", text);
+	json_object_set_new(body, "stack_depth", json_integer(depth));
+	return -1;
+}
+
 /* Without a unit it would be seconds here and microseconds in tracing_thresh: so there must be one. */
 static int set_threshold(const char *verb, json_t *body, const char *text)
 {
@@ -207,6 +217,11 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 		return set_bool(a->body, "switches", true);
 	case OPT_PERSISTENT:
 		return set_bool(a->body, "persistent", true);
+	case OPT_FUNC_STACK:
+		a->stack_of_all |= !optarg;
+		return optarg ? add_globs(verb, a, "stack", optarg) : -1;
+	case OPT_STACK_DEPTH:
+		return set_stack_depth(verb, a->body, optarg);
 	default:
 		return take_calls_option(verb, opt, a->body);
 	}
@@ -250,6 +265,9 @@ int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args 
 			       ? -1
 			       : cli_usage(verb, "--max-age takes 30s, 10m or 24h, not \"%s\"",
 					   optarg);
+	case OPT_NO_GRAPH_TIME:
+		a->no_graph_time = true;
+		return -1;
 	case OPT_SORT:
 		a->sort = optarg;
 		return cli_profile_key(optarg)
@@ -259,6 +277,21 @@ int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args 
 	default:
 		return cli_common_option(c, verb, opt, optarg);
 	}
+}
+
+/* --func-stack alone: of those of -l. Of everything it would have the guest do little else. */
+static int check_stack(const char *verb, struct trace_args *a)
+{
+	json_t *filter = json_object_get(a->body, "filter");
+
+	if (a->stack_of_all && !filter)
+		return cli_usage(verb, "--func-stack needs functions: -l GLOB, or "
+				       "--func-stack=GLOB");
+	if (a->stack_of_all && json_array_extend(list_of(a->body, "stack"), filter))
+		return cli_fail("out of memory");
+	if (json_object_get(a->body, "stack_depth") && !json_object_get(a->body, "stack"))
+		return cli_usage(verb, "--stack-depth needs --func-stack");
+	return -1;
 }
 
 int trace_args_check(const char *verb, const struct trace_args *a)
@@ -300,7 +333,8 @@ int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 		return cli_usage(argv[0], "what is \"%s\"? Functions are given with -l",
 				 argv[optind + 1]);
 	a->guest = argv[optind];
-	return trace_args_check(argv[0], a);
+	r = check_stack(argv[0], a);
+	return r == -1 ? trace_args_check(argv[0], a) : r;
 }
 
 int cli_layout_option(const char *verb, const char *name, struct out_layout_opts *opts,

@@ -15,9 +15,11 @@ struct out_layout_opts;
 struct trace_args {
 	const char *guest;
 	const char *format; /* "text", "json"; with the tracer syscalls "falco" or "ocsf", too */
+	bool stack_of_all; /* --func-stack without a glob */
 	bool summary; /* of syscalls: -c */
 	const char *output; /* FILE, or NULL */
 	const char *sort; /* of profile */
+	bool no_graph_time; /* the same */
 	u64 duration_ns;
 	bool release; /* the guest is held: let it go once the trace runs */
 	struct buf layout; /* -O: names with commas between */
@@ -48,6 +50,9 @@ enum {
 	OPT_MAX_SIZE,
 	OPT_MAX_AGE,
 	OPT_PERSISTENT,
+	OPT_FUNC_STACK,
+	OPT_STACK_DEPTH,
+	OPT_NO_GRAPH_TIME,
 };
 
 /* Which system calls: of syscalls and of record -p syscalls. */
@@ -77,6 +82,8 @@ enum {
 		{ "retval", no_argument, NULL, OPT_RETVAL },                     \
 		{ "args", no_argument, NULL, OPT_ARGS }, CALLS_LONG,             \
 		{ "persistent", no_argument, NULL, OPT_PERSISTENT },             \
+		{ "func-stack", optional_argument, NULL, OPT_FUNC_STACK },       \
+		{ "stack-depth", required_argument, NULL, OPT_STACK_DEPTH },     \
 		{ "switches", no_argument, NULL, OPT_SWITCHES }, CLI_COMMON_LONG
 /* clang-format on */
 

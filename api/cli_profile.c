@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the verb profile shows: a recording of function_graph, added up by function. */
 #include "api/cli.h"
+#include "api/cli_options.h"
 
 #include "base/cleanup.h"
 #include "base/err.h"
@@ -169,9 +170,9 @@ static int add_all(struct rec_reader *r, struct profile *p, u64 *lost_ret, bool 
 	return rc;
 }
 
-int cli_profile_file(struct cli *c, const char *path, const char *sort)
+int cli_profile_file(struct cli *c, const char *path, const struct trace_args *a)
 {
-	struct profile *p = profile_create();
+	struct profile *p = profile_create(!a->no_graph_time);
 	struct rec_reader *r = NULL;
 	struct output_names names;
 	struct err err = { 0 };
@@ -186,7 +187,7 @@ int cli_profile_file(struct cli *c, const char *path, const char *sort)
 				  err_code_hint(err.code));
 	if (status == CLI_OK) {
 		names = rec_reader_names(r);
-		status = show(c, p, &names, sort);
+		status = show(c, p, &names, a->sort);
 	}
 	if (status == CLI_OK && lost)
 		fprintf(stderr, "%" PRIu64 " records lost: hits and times are too low\n", lost);

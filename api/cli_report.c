@@ -154,13 +154,17 @@ static int make_layout(struct report *r, const char *path)
 		return cli_fail("%s is no recording of system calls", path);
 	if (out_layout_create(&r->meta, &r->layout, &err) < 0)
 		return fail(path, &err);
-	if ((r->folded || r->initcalls) && strcmp(r->meta.tracer, "function_graph") != 0)
-		return cli_fail("%s has no %s: it was not recorded with -p function_graph", path,
-				r->folded ? "stacks" : "durations");
+	if (r->initcalls && strcmp(r->meta.tracer, "function_graph") != 0)
+		return cli_fail("%s has no durations: it was not recorded with -p function_graph",
+				path);
 	if (r->initcalls) {
 		r->init = out_initcalls_create();
 		return r->init ? CLI_OK : cli_fail("out of memory");
 	}
+	if (r->folded && strcmp(r->meta.tracer, "function_graph") != 0 && !r->meta.stacks)
+		return cli_fail("%s has no stacks: it was recorded neither with -p function_graph "
+				"nor with --func-stack",
+				path);
 	out_layout_set(r->layout, &r->opts);
 	if (!r->json && !r->folded)
 		out_layout_head(r->layout, &r->out, &r->meta);
@@ -269,7 +273,7 @@ int cli_report(struct cli *c, int argc, char **argv)
 		return cli_usage(argv[0], argc == optind ? "which file?" : "only one file");
 	if (c->json && !r.folded && !r.initcalls && r.calls_format == SYS_TEXT)
 		set_format(&r, "json");
-	r.profile = profile_create();
+	r.profile = profile_create(true);
 	if (!r.profile)
 		return cli_fail("out of memory");
 	status = count(&r, argv[optind]);

@@ -33,6 +33,18 @@ static void calls(const json_t *graph)
 	putc(')', stderr);
 }
 
+/* Of --func-stack: what has none, and what it cost. */
+static void stacks(const json_t *doc)
+{
+	if (!json_is_object(doc))
+		return;
+	if (number(doc, "lost"))
+		fprintf(stderr, " (%lld without their callers)", number(doc, "lost"));
+	if (number(doc, "skipped_calls"))
+		fprintf(stderr, " (%lld calls by the guest's unwinder not recorded)",
+			number(doc, "skipped_calls"));
+}
+
 /* What was asked for, but is not traced. */
 static void say_skipped(const json_t *doc)
 {
@@ -60,6 +72,7 @@ static int close_line(const json_t *doc)
 	else
 		fprintf(stderr, "%lld records", number(doc, "records"));
 	calls(json_object_get(doc, "graph"));
+	stacks(json_object_get(doc, "stacks"));
 	fprintf(stderr, ", %lld lost, %lld functions patched, ",
 		number(doc, "lost") + number(doc, "lost_readers"), number(doc, "functions"));
 	if (verified)
@@ -321,7 +334,7 @@ int cli_trace_args(struct cli *c, const struct trace_args *a)
 
 /* Trace @a->guest into a file without a name, and show that by @show. */
 static int through_file(struct cli *c, const struct trace_args *a,
-			int (*show)(struct cli *c, const char *path, const char *arg))
+			int (*show)(struct cli *c, const char *path, const struct trace_args *a))
 {
 	_cleanup_fclose_ FILE *file = tmpfile();
 	char path[64];
@@ -334,12 +347,12 @@ static int through_file(struct cli *c, const struct trace_args *a,
 	if (status != CLI_OK)
 		return status;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fileno(file));
-	return show(c, path, a->sort);
+	return show(c, path, a);
 }
 
-static int show_summary(struct cli *c, const char *path, const char *arg)
+static int show_summary(struct cli *c, const char *path, const struct trace_args *a)
 {
-	(void)arg;
+	(void)a;
 	return cli_syscalls_summary(c, path);
 }
 
@@ -375,6 +388,8 @@ int cli_syscalls(struct cli *c, int argc, char **argv)
 int cli_profile(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "sort", required_argument, NULL, OPT_SORT },
+					       { "no-graph-time", no_argument, NULL,
+						 OPT_NO_GRAPH_TIME },
 					       TRACE_LONG,
 					       { NULL, 0, NULL, 0 } };
 	struct trace_args a;
@@ -386,7 +401,7 @@ int cli_profile(struct cli *c, int argc, char **argv)
 		status = cli_usage(argv[0], "a profile is of one kernel: no --persistent");
 	/* a guest's name has no slash, and a file beside us is meant when there is one */
 	if (status == -1 && (strchr(a.guest, '/') || access(a.guest, F_OK) == 0))
-		status = cli_profile_file(c, a.guest, a.sort);
+		status = cli_profile_file(c, a.guest, &a);
 	else if (status == -1)
 		status = through_file(c, &a, cli_profile_file);
 	trace_args_deinit(&a);

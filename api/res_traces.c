@@ -49,7 +49,8 @@ static json_t *options_doc(json_t *request)
 	static const char *const options[] = { "graph",        "graph_notrace", "max_graph_depth",
 					       "threshold_ns", "irqs",          "sleep_time",
 					       "retval",       "args",          "switches",
-					       "failed",       "persistent" };
+					       "failed",       "persistent",    "stack",
+					       "stack_depth" };
 	json_t *doc = json_object(), *v;
 
 	for (size_t i = 0; doc && i < ARRAY_SIZE(options); i++) {
@@ -96,6 +97,15 @@ static json_t *life_doc(struct trace_entry *t, const struct trace_info *i)
 			 next[0] ? json_string(next) : json_null());
 }
 
+/* null unless some were asked for. */
+static json_t *stacks_doc(const json_t *request, const struct trace_info *i)
+{
+	if (!json_array_size(json_object_get(request, "stack")))
+		return json_null();
+	return json_pack("{s:I, s:I}", "lost", (json_int_t)i->lost_stacks, "skipped_calls",
+			 (json_int_t)i->n_skipped_calls);
+}
+
 json_t *trace_doc(struct trace_entry *t)
 {
 	json_t *request = registry_trace_request(t), *doc;
@@ -105,11 +115,11 @@ json_t *trace_doc(struct trace_entry *t)
 		trace_get_info(t->trace, &i);
 	else
 		i = t->last;
-	doc = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O}", "id", t->id, "guest",
+	doc = json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:O, s:o}", "id", t->id, "guest",
 			t->guest->name, "tracer", i.tracer, "state", state_names[i.state], "filter",
 			asked(request, "filter"), "notrace", asked(request, "notrace"), "pids",
 			asked(request, "pids"), "options", options_doc(request), "mode",
-			json_object_get(request, "mode"));
+			json_object_get(request, "mode"), "stacks", stacks_doc(request, &i));
 	json_decref(request);
 	if (!doc)
 		return NULL;

@@ -119,9 +119,16 @@ static bool func(void *arg, u64 ip, struct kernel_func *ret)
 	return trace_func(arg, ip, ret);
 }
 
+static const char *enumerator(void *arg, const struct kernel_val *v, s64 val)
+{
+	return trace_enumerator(arg, v, val);
+}
+
 struct output_names stream_names(struct trace *t)
 {
-	return (struct output_names){ .sym = sym, .func = func, .arg = t };
+	return (struct output_names){
+		.sym = sym, .func = func, .arg = t, .enumerator = enumerator
+	};
 }
 
 /* For what is left of a trace that is gone. */
@@ -487,6 +494,7 @@ void stream_fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 	snprintf(meta->release, sizeof(meta->release), "%s", g.release);
 	meta->vcpus = g.vcpus;
 	meta->args = json_is_true(json_object_get(request, "args"));
+	meta->stacks = json_array_size(json_object_get(request, "stack"));
 	json_decref(request);
 	meta->started_ns = i.started_ns;
 	meta->n_records = i.n_records;

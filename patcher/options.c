@@ -28,7 +28,7 @@
 /* What of a site's word means anything to the tracer that is on. */
 static u32 site_mask(const struct tracing_opts *opts)
 {
-	return ARGS_MASK | (opts->graph ? GRAPH_SITE : 0);
+	return ARGS_MASK | AGENT_SITE_STACK | (opts->graph ? GRAPH_SITE : 0);
 }
 
 void options_header(const struct tracing_opts *opts, struct agent_header *h)
@@ -41,6 +41,9 @@ void options_header(const struct tracing_opts *opts, struct agent_header *h)
 	h->threshold = opts->graph ? opts->threshold : 0;
 	if (opts->graph && opts->roots)
 		options |= AGENT_OPT_ROOTS;
+	if (any & AGENT_SITE_STACK)
+		options |= AGENT_OPT_STACKS;
+	/* STACKS: unwound with the true returns of all calls around; a trace may be turned over to graph later */
 	if (options || h->max_depth || h->threshold || any & AGENT_SITE_NOTRACE)
 		options |= AGENT_OPT_TASKS;
 	if (opts->graph && opts->no_irqs)
@@ -69,7 +72,8 @@ int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
 	for (size_t i = 0; !rc && i < opts->n_sites; i++) {
 		u32 what = opts->sites[i].what;
 
-		if (opts->sites[i].site >= n_ip || what & ~(GRAPH_SITE | ARGS_MASK) ||
+		if (opts->sites[i].site >= n_ip ||
+		    what & ~(GRAPH_SITE | ARGS_MASK | AGENT_SITE_STACK) ||
 		    (what & ARGS_MASK) >> AGENT_SITE_ARGS_SHIFT > AGENT_MAX_ARGS ||
 		    (what & CAPTURE_MASK) >> AGENT_SITE_CAPTURE_SHIFT > opts->n_captures ||
 		    (what & USER_MASK) >> AGENT_SITE_USER_SHIFT > opts->n_steps ||
@@ -296,6 +300,32 @@ static int write_syscalls(struct guest *g, const struct tracing_opts *opts, stru
 				  sizeof(*h) - HEADER(syscall_regs), err);
 }
 
+/* What the guest's unwinder is given (v6.1 arch/x86/include/asm/ptrace.h struct pt_regs). */
+static int write_stacks(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	static const char *const names[AGENT_STACK_REGS] = { "ip", "sp", "bp", "cs" };
+	struct agent_header *h = &g->agent.header;
+	u32 off, bytes;
+
+	if (!(h->calls & AGENT_CALL_STACK))
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+			       "stack traces: this kernel has no stack_trace_save_regs(), which "
+			       "CONFIG_STACKTRACE brings");
+	if (kernel_btf_size(g->k, "pt_regs", &bytes) || bytes > AGENT_SCRATCH_REGS)
+		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+			       "stack traces: this kernel's struct pt_regs is not as expected");
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (kernel_btf_offset(g->k, "pt_regs", names[i], &off) || off > bytes - 8)
+			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+				       "stack traces: this kernel's struct pt_regs has no %s",
+				       names[i]);
+		h->stack_regs[i] = (u16)off;
+	}
+	h->stack_max = opts->stack_depth ? opts->stack_depth : AGENT_MAX_STACK;
+	return agent_write_header(g, HEADER(stack_max), &h->stack_max,
+				  sizeof(*h) - HEADER(stack_max), err);
+}
+
 static int clear_tasks(struct guest *g, struct err *err)
 {
 	static const struct agent_task none[512];
@@ -321,6 +351,10 @@ int options_write(struct guest *g, const struct tracing_opts *opts, struct err *
 		rc = write_syscalls(g, opts, err);
 	if (!rc && h->options & AGENT_OPT_FOLLOW)
 		rc = follow_begin(g, opts, err);
+	if (rc)
+		return rc;
+	if (h->options & AGENT_OPT_STACKS)
+		rc = write_stacks(g, opts, err);
 	if (rc)
 		return rc;
 	rc = agent_write_header(g, HEADER(options), &h->options, sizeof(h->options), err);

@@ -306,6 +306,23 @@ bool tracing_graph_stats(struct guest *g, struct tracing_graph *ret)
 	return true;
 }
 
+bool tracing_stack_stats(struct guest *g, struct tracing_stacks *ret)
+{
+	*ret = (struct tracing_stacks){ 0 };
+	if (!g->agent.view)
+		return false;
+	for (u32 cpu = 0; cpu < g->agent.header.nr_cpus; cpu++) {
+		struct agent_cpu c;
+
+		if (vm_view_read(g->agent.view, AGENT_CPU_OFF + (u64)cpu * AGENT_CPU_BYTES, &c,
+				 sizeof(c)))
+			return false;
+		ret->skipped += c.skipped;
+		ret->no_stack += c.no_stack;
+	}
+	return true;
+}
+
 static int ring_read(void *arg, u64 off, void *buf, size_t len)
 {
 	return vm_view_read(arg, off, buf, len);

@@ -15,6 +15,7 @@ struct tracing_opts {
 	bool graph; /* function_graph: returns are followed too */
 	const u32 *pids; /* at most AGENT_MAX_PIDS */
 	size_t n_pids;
+	u32 stack_depth; /* callers that sites with AGENT_SITE_STACK tell; 0: AGENT_MAX_STACK */
 	bool switches; /* tell every task switch: AGENT_REC_SWITCH, on all CPUs, whatever the pids */
 	/* function_graph */
 	u32 max_depth; /* calls with this many around them are not followed; 0: all are */
@@ -38,7 +39,7 @@ struct tracing_opts {
 
 struct tracing_site {
 	u32 site; /* index into kernel_sites() */
-	u32 what; /* AGENT_SITE_*: number of arguments; to function_graph alone ROOT, NOTRACE, RETVAL,
+	u32 what; /* AGENT_SITE_*: number of arguments, STACK; to function_graph alone ROOT, NOTRACE, RETVAL,
 		     SYSCALL, number + 1 of a capture or of the first step */
 };
 
@@ -160,6 +161,15 @@ must_check int tracing_set_enabled(struct guest *g, bool on, struct err *err);
  */
 must_check int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *site,
 			     size_t n, struct tracing_counts *ret, struct err *err);
+
+/* Counters of sites with AGENT_SITE_STACK since the agent was loaded; they only grow. */
+struct tracing_stacks {
+	u64 skipped; /* calls met while the agent had called into the guest: not recorded */
+	u64 no_stack; /* records that were to have callers and have none */
+};
+
+/** tracing_stack_stats - no lock needed; false: cannot read */
+bool tracing_stack_stats(struct guest *g, struct tracing_stacks *ret);
 
 /** tracing_off - switch the agent off; sites stay armed. For a trace that failed. */
 void tracing_off(struct guest *g);

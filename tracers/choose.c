@@ -12,7 +12,7 @@ static int check_syscalls(const struct trace_opts *opts, struct err *err)
 {
 	if (opts->n_notrace || opts->n_graph || opts->n_graph_notrace || opts->max_depth ||
 	    opts->threshold_ns || opts->no_irqs || opts->no_sleep_time || opts->retval ||
-	    opts->args || opts->switches)
+	    opts->args || opts->switches || opts->n_stack || opts->stack_depth)
 		return err_set(
 			err, -EINVAL, ERR_BAD_REQUEST, 0,
 			"the tracer syscalls takes names of calls, pids, failed, "
@@ -40,6 +40,12 @@ int choose_check(const struct trace_opts *opts, struct err *err)
 
 	if (!strcmp(opts->tracer, "syscalls"))
 		return check_syscalls(opts, err);
+	if (opts->stack_depth > AGENT_MAX_STACK)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "at most %d callers of a call",
+			       AGENT_MAX_STACK);
+	if (opts->stack_depth && !opts->n_stack)
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			       "how many callers, but of no function");
 	if (opts->failed_only || opts->follow_forks || opts->comm || opts->path || opts->by_uid ||
 	    opts->by_cgroup || opts->string_max || opts->fd_paths)
 		return err_set(
@@ -60,7 +66,7 @@ int choose_check(const struct trace_opts *opts, struct err *err)
 
 /* Sites marked by options of their own. */
 struct marks {
-	u64 *on, *root, *notrace;
+	u64 *on, *root, *notrace, *stack;
 };
 
 static void marks_deinit(struct marks *m)
@@ -68,6 +74,30 @@ static void marks_deinit(struct marks *m)
 	free(m->on);
 	free(m->root);
 	free(m->notrace);
+	free(m->stack);
+}
+
+/*
+ * Stack traces of everything would have a guest do little else. Functions that are not armed do not count.
+ */
+static int mark_stack(const struct filter_input *in, const struct trace_opts *opts, struct marks *m,
+		      struct err *err)
+{
+	size_t n = 0;
+	int rc = filter_mark(in, "stack function", opts->stack, opts->n_stack, m->stack, err);
+
+	if (rc || !opts->n_stack)
+		return rc;
+	for (size_t i = 0; i < FILTER_BITMAP_WORDS(in->n); i++)
+		n += (size_t)__builtin_popcountll(m->on[i] & m->stack[i]);
+	if (n > TRACE_MAX_STACK_SITES)
+		return err_set(err, -EINVAL, ERR_STACK_FILTER, 0,
+			       "stack traces of %zu functions: at most %d can have them", n,
+			       TRACE_MAX_STACK_SITES);
+	if (!n)
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+			       "none of the stack functions is among those that are traced");
+	return 0;
 }
 
 static int mark(const struct filter_input *in, const struct trace_opts *opts, struct marks *m,
@@ -80,13 +110,16 @@ static int mark(const struct filter_input *in, const struct trace_opts *opts, st
 	m->on = calloc(words + 1, sizeof(u64));
 	m->root = calloc(words + 1, sizeof(u64));
 	m->notrace = calloc(words + 1, sizeof(u64));
-	if (!m->on || !m->root || !m->notrace)
+	m->stack = calloc(words + 1, sizeof(u64));
+	if (!m->on || !m->root || !m->notrace || !m->stack)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",
 			       in->n);
 	rc = filter_select(in, opts, m->on, m->root, counts, err);
 	if (!rc)
 		rc = filter_mark(in, "graph-notrace function", opts->graph_notrace,
 				 opts->n_graph_notrace, m->notrace, err);
+	if (!rc)
+		rc = mark_stack(in, opts, m, err);
 	for (size_t i = 0; i < words; i++)
 		any |= m->on[i] & m->root[i];
 	if (!rc && !any)
@@ -142,6 +175,7 @@ int choose_sites(const struct choose_input *in, const struct trace_opts *opts, s
 		what = values_of(in, opts, &sites->sites[i]);
 		what |= filter_bit(m.root, i) ? AGENT_SITE_ROOT : 0;
 		what |= filter_bit(m.notrace, i) ? AGENT_SITE_NOTRACE : 0;
+		what |= filter_bit(m.stack, i) ? AGENT_SITE_STACK : 0;
 		if (what)
 			ret->what[ret->n_what++] = (struct tracing_site){ i, what };
 	}

@@ -8,6 +8,7 @@
 #include "tracers/comms.h"
 #include "tracers/drain_priv.h"
 #include "tracers/sleeps.h"
+#include "tracers/stacks.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -100,6 +101,23 @@ static bool is_call(const struct ring_record *r)
 	return r->type == RING_GRAPH_ENTRY || r->type == RING_GRAPH_RETURN;
 }
 
+/* NULL: it has none. */
+static const struct trace_stack *stack_of(const struct drain *d, const struct ring_record *r)
+{
+	const struct ring_capture *c = r->capture;
+	u32 low[2 * AGENT_CAPTURE_WORDS], n = 0;
+
+	if (!d->opts.stacks || !c || !c->stack)
+		return NULL;
+	for (u32 i = 0; i < c->n_words; i++) {
+		low[n++] = (u32)c->words[i];
+		low[n++] = (u32)(c->words[i] >> 32);
+	}
+	while (n && !low[n - 1])
+		n--;
+	return n ? stacks_get(d->opts.stacks, low, n) : NULL;
+}
+
 /* What @r says besides the function; false: it is not handed on. */
 static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struct trace_record *t)
 {
@@ -116,7 +134,7 @@ static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struc
 		t->nr = (s32)r->nr1 - 1;
 		t->nr32 = r->nr32;
 		t->who = r->has_who ? r->who : UINT32_MAX;
-		t->capture = r->capture;
+		t->capture = r->capture && !r->capture->stack ? r->capture : NULL;
 		t->n_args = r->n_args;
 		memcpy(t->args, r->args, r->n_args * sizeof(*t->args));
 		return true;
@@ -155,7 +173,8 @@ static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
 				  .pid = r->pid,
 				  .cpu = (u16)cpu,
 				  .ctx = r->ctx,
-				  .type = types[r->type] };
+				  .type = types[r->type],
+				  .stack = stack_of(d, r) };
 
 	if (!d->graph && is_call(r))
 		return;
@@ -547,7 +566,7 @@ int drain_create(const struct drain_opts *opts, struct drain **ret, struct err *
 		rc = d->queue[cpu].rec ? ring_reader_init(&d->queue[cpu].reader, &opts->io,
 							  &opts->header, cpu)
 				       : -ENOMEM;
-		if (!rc && opts->captures)
+		if (!rc && (opts->captures || opts->stacks))
 			rc = give_captures(&d->queue[cpu], d->cap + 1);
 		if (rc && rc != -ENOMEM) {
 			drain_destroy(d);

@@ -29,6 +29,7 @@ struct drain_opts {
 	bool graph; /* function_graph: else returns are those of an earlier trace, and dropped */
 	bool data; /* records may have arguments, return values or a depth: AGENT_REC_DATA */
 	bool captures; /* TRACE_FUNCTION may have a capture; with data */
+	struct stacks *stacks; /* records may have callers, which go there; or NULL. With data */
 	bool switches; /* hand on TRACE_SWITCH */
 	bool no_sleep; /* durations without the time that tasks were switched out; needs AGENT_REC_SWITCH */
 	/* TSC ticks; returns of calls that are known to have taken less, without sleep, are not handed on */
@@ -52,7 +53,7 @@ struct drain_losses {
 	u64 overwritten; /* overwrite mode: used again before they were read */
 	u64 torn;
 	u64 left; /* not read before the end */
-	u64 captures; /* not in the other counts: what was copied, of records that are handed on */
+	u64 captures; /* not in the other counts: what was copied, or callers, of records that are handed on */
 	u64 stalled_ns; /* longest that a writer has been holding up its ring by now */
 };
 

@@ -4,8 +4,8 @@
  *
  * What must not be traced, although the guest's ftrace has a record of it? The agent reads %gs-based
  * per-CPU variables, `current` and its task_struct, writes to memory in the module area and pushes
- * a few words on the stack. It takes no lock, calls nothing, does not need RCU to watch, may run in
- * any context and with any interrupt state. So nearly everything is fine:
+ * a few words on the stack. It takes no lock, calls nothing (but the unwinder, for functions chosen for
+ * that), does not need RCU to watch, may run in any context and with any interrupt state. So nearly everything is fine:
  *
  * - Entry code, exception entry, the idle loop's inside, stack switching, int3 and NMI entry are
  *   noinstr since v5.8 (no record; before, asm or notrace): no record has a user GS, a user CR3 or

@@ -44,6 +44,13 @@ static bool cached_func(void *arg, u64 ip, struct kernel_func *ret)
 	return f->known;
 }
 
+static const char *enumerator(void *arg, const struct kernel_val *v, s64 val)
+{
+	struct names_cache *c = arg;
+
+	return c->below.enumerator(c->below.arg, v, val);
+}
+
 int names_cache_init(struct names_cache *c, const struct output_names *below,
 		     struct output_names *ret)
 {
@@ -52,7 +59,8 @@ int names_cache_init(struct names_cache *c, const struct output_names *below,
 	if (!c->slots)
 		return -ENOMEM;
 	c->funcs = NULL;
-	*ret = (struct output_names){ cached_sym, c, below->func ? cached_func : NULL };
+	*ret = (struct output_names){ cached_sym, c, below->func ? cached_func : NULL,
+				      below->enumerator ? enumerator : NULL };
 	return 0;
 }
 

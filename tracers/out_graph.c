@@ -353,6 +353,24 @@ static char *add_comment(char *p, const struct trace_record *r, const struct out
 	return FMT_LIT(fmt_u64(p, r->pid), " */\n");
 }
 
+/* Another event, which the kernel has as a comment: v6.1 print_graph_comment() */
+static void print_stack(struct out_graph *o, struct buf *b, const struct trace_record *r,
+			const struct output_names *names)
+{
+	struct trace_record inside = *r;
+	char *start = buf_reserve(b, LINE_MAX_BYTES), *p = start;
+
+	if (!p)
+		return;
+	inside.depth = (u16)(r->depth + (r->type == TRACE_GRAPH_ENTRY));
+	p = add_prologue(p, o, r);
+	p = FMT_LIT(add_indent(FMT_LIT(p, "              |  "), &inside), "/* ");
+	*p = 0;
+	b->len += (size_t)(p - start);
+	out_stack(b, r->ip, r->stack, names);
+	buf_adds(b, " */\n");
+}
+
 static void print(struct out_graph *o, struct buf *b, const struct held *h,
 		  const struct output_names *names)
 {
@@ -375,6 +393,8 @@ static void print(struct out_graph *o, struct buf *b, const struct held *h,
 		p = add_comment(p, r, names);
 	*p = 0;
 	b->len += (size_t)(p - start);
+	if (r->stack)
+		print_stack(o, b, r, names);
 }
 
 static struct held *held_at(struct out_graph *o, u64 index)

@@ -113,15 +113,16 @@ static char *add_function(char *p, u64 ip, const struct output_names *names)
 	return p;
 }
 
-static char *add_parent(char *p, u64 parent, const struct output_names *names)
+/* Named by the byte that is @back before it: where the call was is in the caller for sure. */
+static char *add_return_address(char *p, u64 parent, u64 back, const struct output_names *names)
 {
 	struct kernel_sym sym;
 	u64 off;
 
 	*p++ = '"';
-	if (names->sym(names->arg, parent, &sym, &off)) {
+	if (names->sym(names->arg, parent - back, &sym, &off)) {
 		p = add_name(p, sym.name);
-		p = fmt_hex(FMT_LIT(p, "+0x"), off, 1);
+		p = fmt_hex(FMT_LIT(p, "+0x"), off + back, 1);
 		if (sym.module) {
 			p = FMT_LIT(p, " [");
 			p = add_name(p, sym.module);
@@ -177,6 +178,24 @@ static char *add_context(char *p, u16 ctx)
 	return FMT_LIT(p + 5, "\"");
 }
 
+static void add_stack(struct buf *b, const struct trace_stack *s, const struct output_names *names)
+{
+	buf_adds(b, ",\"stack\":[");
+	for (u32 i = 0; i < s->n; i++) {
+		char *start = buf_reserve(b, 2 * JSON_NAME_MAX * JSON_ESCAPED_MAX + 64);
+		char *p = start;
+
+		if (!p)
+			return;
+		if (i)
+			*p++ = ',';
+		p = add_return_address(p, trace_stack_addr(s, i), 1, names);
+		*p = 0;
+		b->len += (size_t)(p - start);
+	}
+	buf_adds(b, "]");
+}
+
 static char *add_call(char *p, const struct trace_record *r, const struct output_names *names)
 {
 	p = add_function(p, r->ip, names);
@@ -184,7 +203,7 @@ static char *add_call(char *p, const struct trace_record *r, const struct output
 	if (r->type == TRACE_GRAPH_RETURN)
 		p = FMT_LIT(p, "null");
 	else
-		p = add_parent(p, r->parent, names);
+		p = add_return_address(p, r->parent, 0, names);
 	p = add_context(p, r->ctx);
 	if (r->type > TRACE_FUNCTION)
 		p = fmt_u64(FMT_LIT(p, ",\"depth\":"), r->depth);
@@ -217,6 +236,13 @@ void out_json_record(struct buf *b, const struct trace_record *r, const struct o
 		p = add_context(p, r->ctx);
 	} else {
 		p = add_call(add_task(p, r), r, names);
+	}
+	if (r->stack) {
+		*p = 0;
+		b->len += (size_t)(p - start);
+		add_stack(b, r->stack, names);
+		buf_adds(b, "}\n");
+		return;
 	}
 	p = FMT_LIT(p, "}\n");
 	*p = 0;

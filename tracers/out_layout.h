@@ -10,6 +10,14 @@
 /** fmt_printable - @s without what the terminal would act on; as long as @len at most */
 char *fmt_printable(char *p, const char *s, size_t len);
 
+/**
+ * out_stack - "<stack trace>" and a line " => function" for @ip and each of its callers, no line end
+ *
+ * The same as v6.1 kernel/trace/trace_output.c trace_stack_print() shows of func_stack_trace.
+ */
+void out_stack(struct buf *b, u64 ip, const struct trace_stack *s,
+	       const struct output_names *names);
+
 /** fmt_switch - TRACE_SWITCH as an event; under 100 bytes */
 char *fmt_switch(char *p, const struct trace_record *r);
 

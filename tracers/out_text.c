@@ -151,6 +151,48 @@ char *fmt_switch(char *p, const struct trace_record *r)
 	return fmt_u64(FMT_LIT(p, " next_pid="), r->pid);
 }
 
+static void add_caller(struct buf *b, u64 addr, u64 shown, const struct output_names *names)
+{
+	char *start = buf_reserve(b, TEXT_NAME_MAX + 32), *p = start;
+	struct kernel_sym sym;
+	u64 off;
+
+	if (!p)
+		return;
+	p = FMT_LIT(p, "\n => ");
+	if (names->sym(names->arg, addr, &sym, &off))
+		p = fmt_printable(p, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
+	else
+		p = fmt_hex(FMT_LIT(p, "0x"), shown, 8);
+	*p = 0;
+	b->len += (size_t)(p - start);
+}
+
+/* A return address may be the first of another function, behind a call that does not return. */
+void out_stack(struct buf *b, u64 ip, const struct trace_stack *s, const struct output_names *names)
+{
+	buf_adds(b, "<stack trace>");
+	add_caller(b, ip, ip, names);
+	for (u32 i = 0; i < s->n; i++)
+		add_caller(b, trace_stack_addr(s, i) - 1, trace_stack_addr(s, i), names);
+}
+
+/* An event of its own in the kernel, with the same context. */
+static void add_stack(struct buf *b, const struct trace_record *r, const struct output_names *names)
+{
+	char *start = buf_reserve(b, 128), *p = start;
+
+	if (!p)
+		return;
+	p = add_cpu(add_task(p, r), r->cpu);
+	out_text_flags(r->ctx, p);
+	p = add_time(p + 5, r->ts_ns);
+	*p = 0;
+	b->len += (size_t)(p - start);
+	out_stack(b, r->ip, r->stack, names);
+	buf_adds(b, "\n");
+}
+
 static void add_record(struct buf *b, const struct trace_record *r,
 		       const struct output_names *names, bool args)
 {
@@ -179,6 +221,8 @@ static void add_record(struct buf *b, const struct trace_record *r,
 	*p++ = '\n';
 	*p = 0;
 	b->len += (size_t)(p - start);
+	if (r->stack)
+		add_stack(b, r, names);
 }
 
 void out_text_record(struct buf *b, const struct trace_record *r, const struct output_names *names)

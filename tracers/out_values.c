@@ -190,7 +190,19 @@ static char *fmt_json_type(char *p, const struct kernel_val *v)
 	return FMT_LIT(p, "\"");
 }
 
-static char *fmt_json_arg(char *p, const struct kernel_val *v, const u64 *word, u32 n)
+/* " (PIDTYPE_TGID)", if it is an enum's value that has a name */
+static char *fmt_json_enumerator(char *p, const struct kernel_val *v, u64 word,
+				 const struct output_names *names)
+{
+	const char *name = NULL;
+
+	if (v->kind == KERNEL_VAL_ENUM && v->size <= 8 && names->enumerator)
+		name = names->enumerator(names->arg, v, extended(v, word));
+	return name ? FMT_LIT(fmt_json_name(FMT_LIT(p, " ("), name), ")") : p;
+}
+
+static char *fmt_json_arg(char *p, const struct kernel_val *v, const u64 *word, u32 n,
+			  const struct output_names *names)
 {
 	p = fmt_json_name(FMT_LIT(p, "{\"name\":\""), v->name);
 	p = fmt_json_type(FMT_LIT(p, "\","), v);
@@ -198,7 +210,10 @@ static char *fmt_json_arg(char *p, const struct kernel_val *v, const u64 *word, 
 		p = FMT_LIT(fmt_words(FMT_LIT(p, ",\"value\":\""), v, word, n), "\"");
 	else
 		p = FMT_LIT(p, ",\"value\":null");
-	return FMT_LIT(fmt_value(FMT_LIT(p, ",\"text\":\""), v, word, n), "\"}");
+	p = fmt_value(FMT_LIT(p, ",\"text\":\""), v, word, n);
+	if (n)
+		p = fmt_json_enumerator(p, v, *word, names);
+	return FMT_LIT(p, "\"}");
 }
 
 static char *fmt_json_plain(char *p, u64 word)
@@ -220,7 +235,8 @@ static char *fmt_json_args(char *p, const struct trace_record *r, const struct o
 		if (i)
 			*p++ = ',';
 		if (known) {
-			p = fmt_json_arg(p, &f.params[i], &r->args[n ? f.params[i].reg : 0], n);
+			p = fmt_json_arg(p, &f.params[i], &r->args[n ? f.params[i].reg : 0], n,
+					 names);
 			continue;
 		}
 		p = fmt_json_plain(FMT_LIT(p, "{\"name\":null,"), r->args[i]);
@@ -251,6 +267,7 @@ static char *fmt_json_retval(char *p, const struct trace_record *r,
 			p = FMT_LIT(fmt_bytes(FMT_LIT(p, " ("), name, strlen(name)), ")");
 	} else if (known && is_decimal(&f.ret)) {
 		p = fmt_s64(p, extended(&f.ret, r->retval));
+		p = fmt_json_enumerator(p, &f.ret, r->retval, names);
 	} else {
 		p = fmt_word(p, known ? own_bits(&f.ret, r->retval) : r->retval);
 	}

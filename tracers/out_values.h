@@ -8,7 +8,7 @@
 #define VALUE_NAME_MAX  96u /* a longer name of a parameter or type is cut */
 #define ARGS_TEXT_MAX   (KERNEL_FUNC_MAX_PARAMS * (VALUE_NAME_MAX + 64) + 8)
 #define RETVAL_TEXT_MAX 24u
-#define VALUES_JSON_MAX (KERNEL_FUNC_MAX_PARAMS * (2 * 6 * VALUE_NAME_MAX + 160) + 256)
+#define VALUES_JSON_MAX (KERNEL_FUNC_MAX_PARAMS * (3 * 6 * VALUE_NAME_MAX + 160) + 256)
 
 /** fmt_args - "(file=0xffff888100bd2a00, n=-2)"; "()" for none. Room: ARGS_TEXT_MAX. */
 char *fmt_args(char *p, const struct trace_record *r, const struct output_names *names);

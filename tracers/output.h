@@ -15,6 +15,8 @@ struct output_names {
 	void *arg;
 	/* prototype of the function with the call site @ip, for arguments and return values; may be NULL */
 	bool (*func)(void *arg, u64 ip, struct kernel_func *ret);
+	/* name of @val in the enum that @v, of a prototype that func gave, is of; NULL: it has none. May be NULL */
+	const char *(*enumerator)(void *arg, const struct kernel_val *v, s64 val);
 };
 
 /* What the head and the end of an output say. */
@@ -23,6 +25,7 @@ struct output_meta {
 	char guest[64]; /* name or target */
 	char release[80];
 	u32 vcpus;
+	bool stacks; /* trace_opts.stack: records may have callers; a recording of version 4 */
 	bool args; /* trace_opts.args: the function tracer's text has "f()" where there are none */
 	u64 started_ns; /* host CLOCK_REALTIME */
 	u64 boot_ns; /* the same when the guest's trace clock was 0; 0: not known */
@@ -124,10 +127,13 @@ void out_layout_lost(struct out_layout *l, struct buf *b, u64 count,
  * "args", where they were recorded (function, graph_entry), is an array in the prototype's order:
  *   {"name":"count","type":"size_t","value":"0x1000","text":"0x1000"}
  * value is the parameter's own bits in hex, two words as "0x1:0x2", null when it was not passed in a
- * register; text as the text layout has it: a signed number or an enum as decimal, "..." for null. A
- * pointer's type is "file *". Without a prototype name and type are null.
+ * register; text as the text layout has it: a signed number or an enum as decimal, "..." for null. An
+ * enumerator's name is behind its number, which the text layout has alone: "1 (PIDTYPE_TGID)". A pointer's type is "file *". Without a prototype name and type are null.
  * "retval", where it was recorded (graph_return): {"type":"int","value":"0xfffffffe","text":"-2 (ENOENT)"}
  * text: an error's number and name; else a signed number as decimal, anything else as value.
+ *
+ * "stack", where it was recorded (trace_opts.stack), is an array of the callers, the nearest first, each as
+ * "parent" is: ["ksys_read+0x6f","do_syscall_64+0x5b"]
  *
  * A task switch (trace_opts.switches; pid, tgid and comm are those of the task that runs now):
  * {"seq":2,"type":"switch","ts_ns":12345,"cpu":0,"pid":7,"tgid":7,"comm":"sh","prev_pid":0,"context":"d..2."}

@@ -28,6 +28,7 @@ struct task {
 struct node {
 	u64 key; /* call site; of a task, a hash of its name */
 	u64 self_ns;
+	u64 calls; /* of the function tracer, with their callers */
 	u32 parent;
 	u32 comm; /* of a task: 1 + index into comms */
 };
@@ -47,6 +48,8 @@ struct profile {
 	struct node *nodes;
 	u32 n_nodes, nodes_cap;
 	struct table by_node;
+	bool timed; /* some call has returned */
+	bool graph_time;
 	char (*comms)[TRACE_COMM_LEN + 1];
 	u32 n_comms, comms_cap;
 };
@@ -223,7 +226,10 @@ static int add_return(struct profile *p, const struct trace_record *r)
 	t->inner_ns[depth + 1] = 0;
 	t->inner_ns[depth] += ns;
 	t->node[depth] = 0;
+	p->timed = true;
 	p->nodes[node].self_ns += self;
+	if (!p->graph_time)
+		ns = self;
 	row->hits++;
 	row->total_ns += ns;
 	row->self_ns += self;
@@ -233,6 +239,24 @@ static int add_return(struct profile *p, const struct trace_record *r)
 	before = (double)ns - row->avg_ns;
 	row->avg_ns += before / (double)row->hits;
 	p->m2[row - p->rows] += before * ((double)ns - row->avg_ns);
+	return 0;
+}
+
+/* A call with its callers, of which no time is known: it counts. */
+static int add_stack(struct profile *p, const struct trace_record *r)
+{
+	u32 node;
+
+	if (task_node(p, r, &node))
+		return -ENOMEM;
+	for (u32 i = MIN(r->stack->n, DEPTHS - 1u); i-- > 0;) {
+		/* within the call's instruction: that is in the caller for sure */
+		if (node_of(p, node, trace_stack_addr(r->stack, i) - 1, &node))
+			return -ENOMEM;
+	}
+	if (node_of(p, node, r->ip, &node))
+		return -ENOMEM;
+	p->nodes[node].calls++;
 	return 0;
 }
 
@@ -251,7 +275,7 @@ int profile_add(struct profile *p, const struct trace_record *r)
 		if (!row)
 			return -ENOMEM;
 		row->untimed++;
-		return 0;
+		return r->stack ? add_stack(p, r) : 0;
 	}
 	t = task_of(p, r);
 	t->inner_ns[depth + 1] = 0;
@@ -300,14 +324,15 @@ static void add_function(struct buf *b, u64 ip, const struct output_names *names
 		buf_addf(b, "0x%llx", (unsigned long long)ip);
 }
 
-/* The line of stack @i, if time was spent there itself. */
-static void add_stack(const struct profile *p, u32 i, struct buf *b,
+/* The line of stack @i, if time was spent, or calls were counted, there itself. */
+static void put_stack(const struct profile *p, u32 i, struct buf *b,
 		      const struct output_names *names)
 {
+	u64 weight = p->timed ? p->nodes[i].self_ns : p->nodes[i].calls;
 	u32 path[DEPTHS + 2], n = 0;
 	const struct node *top;
 
-	if (!p->nodes[i].self_ns)
+	if (!weight)
 		return;
 	for (u32 k = i; k && n < ARRAY_SIZE(path); k = p->nodes[k].parent)
 		path[n++] = k;
@@ -319,7 +344,7 @@ static void add_stack(const struct profile *p, u32 i, struct buf *b,
 		add_function(b, top->key, names);
 	while (n)
 		add_function(b, p->nodes[path[--n]].key, names);
-	buf_addf(b, " %llu\n", (unsigned long long)p->nodes[i].self_ns);
+	buf_addf(b, " %llu\n", (unsigned long long)weight);
 }
 
 bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b,
@@ -327,7 +352,7 @@ bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b,
 {
 	if (*next + 1 >= p->n_nodes)
 		return false;
-	add_stack(p, ++*next, b, names);
+	put_stack(p, ++*next, b, names);
 	return true;
 }
 
@@ -339,13 +364,14 @@ void profile_folded(const struct profile *p, struct buf *b, const struct output_
 		;
 }
 
-struct profile *profile_create(void)
+struct profile *profile_create(bool graph_time)
 {
 	struct profile *p = calloc(1, sizeof(*p));
 	u32 root;
 
 	if (!p)
 		return NULL;
+	p->graph_time = graph_time;
 	p->tasks = calloc(TASKS, sizeof(*p->tasks));
 	if (!p->tasks || node_of(p, UINT32_MAX, 0, &root)) {
 		profile_destroy(p);

@@ -20,7 +20,15 @@ struct profile_row {
 };
 
 struct profile;
-struct profile *profile_create(void); /* NULL: no memory */
+
+/**
+ * profile_create
+ * @graph_time: as the kernel's option graph-time, which its function profiler heeds: without it the time of
+ *              a call is that without its traced callees, in total_ns and all that is worked out of single calls
+ *
+ * Return: NULL: no memory.
+ */
+struct profile *profile_create(bool graph_time);
 void profile_destroy(struct profile *p);
 
 /** profile_add - the next record of a stream, in its order. Return: 0; -ENOMEM. */
@@ -32,7 +40,8 @@ const struct profile_row *profile_rows(struct profile *p, size_t *n_ret);
 /**
  * profile_folded - "comm;outermost;...;innermost NS" lines, as flamegraph.pl and others read them
  *
- * NS is the time in the innermost without its callees, of all calls with these callers.
+ * NS is the time in the innermost without its callees, of all calls with these callers. Where no call was
+ * followed to its return, but callers were recorded (trace_opts.stack), it is how many such calls there were.
  */
 void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names);
 /** profile_folded_next - the next line of it, or none; *@next is 0 at first. false: that was all */

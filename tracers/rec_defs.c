@@ -9,6 +9,7 @@
 
 #define ARENA_BLOCK (64u << 10)
 #define ON_STACK    0xff
+#define WHICH_SYMS  (1u << 24) /* symbols whose enums have names: struct rec_enum */
 
 struct arena_block {
 	struct arena_block *next;
@@ -152,12 +153,13 @@ static int get_val_name(struct rec_reader *r, const char **ret)
 	return rc;
 }
 
-static int get_val(struct rec_reader *r, struct kernel_val *v)
+static int get_val(struct rec_reader *r, u64 sym, u8 which, struct kernel_val *v)
 {
 	u8 kind;
 	int rc;
 
-	*v = (struct kernel_val){ .name = "" };
+	*v = (struct kernel_val){ .name = "",
+				  .btf_id = sym < WHICH_SYMS ? (u32)sym << 8 | which : UINT32_MAX };
 	if (!cursor_u8(&r->cur, &kind) || !cursor_u8(&r->cur, &v->size) ||
 	    !cursor_u8(&r->cur, &v->reg) || kind > KERNEL_VAL_OTHER ||
 	    (v->reg >= TRACE_MAX_ARGS && v->reg != ON_STACK))
@@ -174,7 +176,7 @@ int rec_read_proto(struct rec_reader *r)
 	u64 sym;
 	int rc;
 
-	if (r->version < REC_VERSION || !get_varint(&r->cur, &sym) || sym >= r->n_syms ||
+	if (r->version < REC_VERSION_3 || !get_varint(&r->cur, &sym) || sym >= r->n_syms ||
 	    !cursor_u8(&r->cur, &n_regs) || !cursor_u8(&r->cur, &n_params) ||
 	    n_regs > TRACE_MAX_ARGS || n_params > KERNEL_FUNC_MAX_PARAMS)
 		return -EBADMSG;
@@ -183,12 +185,103 @@ int rec_read_proto(struct rec_reader *r)
 		return -ENOMEM;
 	p->n_regs = n_regs;
 	p->n_params = n_params;
-	rc = get_val(r, &p->ret);
+	rc = get_val(r, sym, UINT8_MAX, &p->ret);
 	for (u32 i = 0; i < n_params && !rc; i++)
-		rc = get_val(r, &p->params[i]);
+		rc = get_val(r, sym, (u8)i, &p->params[i]);
 	if (!rc)
 		r->syms[sym].proto = p;
 	return rc;
+}
+
+/* Where (@which, @val) is, or the empty place for it. */
+static struct rec_enum *enum_place(struct rec_enum *enums, size_t slots, u32 which, s64 val)
+{
+	size_t h = ((which ^ (u64)val << 24) * 0x9e3779b97f4a7c15) >> 32;
+
+	while (enums[h & (slots - 1)].name &&
+	       (enums[h & (slots - 1)].which != which || enums[h & (slots - 1)].val != val))
+		h++;
+	return &enums[h & (slots - 1)];
+}
+
+static int grow_enums(struct rec_reader *r)
+{
+	size_t slots = r->enum_slots ? r->enum_slots * 2 : 256;
+	struct rec_enum *enums = calloc(slots, sizeof(*enums));
+
+	if (!enums)
+		return -ENOMEM;
+	for (size_t i = 0; i < r->enum_slots; i++) {
+		const struct rec_enum *e = &r->enums[i];
+
+		if (e->name)
+			*enum_place(enums, slots, e->which, e->val) = *e;
+	}
+	free(r->enums);
+	r->enums = enums;
+	r->enum_slots = slots;
+	return 0;
+}
+
+int rec_read_enum(struct rec_reader *r)
+{
+	struct rec_enum new, *e;
+	u64 sym, val;
+	u8 n;
+	int rc;
+
+	if (!get_varint(&r->cur, &sym) || sym >= MIN(r->n_syms, (size_t)WHICH_SYMS) ||
+	    !cursor_u8(&r->cur, &n) || !get_varint(&r->cur, &val))
+		return -EBADMSG;
+	new = (struct rec_enum){ (u32)sym << 8 | n, (s64)((val >> 1) ^ (0 - (val & 1))), NULL };
+	rc = get_name(r, &new.name);
+	if (rc || !new.name)
+		return rc ? rc : -EBADMSG;
+	if (2 * r->n_enums >= r->enum_slots) {
+		rc = grow_enums(r);
+		if (rc)
+			return rc;
+	}
+	e = enum_place(r->enums, r->enum_slots, new.which, new.val);
+	r->n_enums += !e->name;
+	*e = new;
+	return 0;
+}
+
+static const char *reader_enumerator(void *arg, const struct kernel_val *v, s64 val)
+{
+	const struct rec_reader *r = arg;
+
+	return r->enum_slots ? enum_place(r->enums, r->enum_slots, v->btf_id, val)->name : NULL;
+}
+
+int rec_read_stack(struct rec_reader *r)
+{
+	size_t cap = r->stacks_cap ? r->stacks_cap * 2 : 256;
+	struct trace_stack *s, **more;
+	u64 sym;
+	u8 n;
+
+	if (r->version < REC_VERSION || !cursor_u8(&r->cur, &n) || !n)
+		return -EBADMSG;
+	s = arena_get(r, sizeof(*s) + n * sizeof(s->low[0]), sizeof(u32));
+	if (!s)
+		return -ENOMEM;
+	s->n = n;
+	for (u32 i = 0; i < n; i++) {
+		if (!get_varint(&r->cur, &sym) || sym >= r->n_syms)
+			return -EBADMSG;
+		s->low[i] = (u32)r->syms[sym].addr + 1;
+	}
+	if (r->n_stacks == r->stacks_cap) {
+		more = reallocarray(r->stacks, cap, sizeof(*more));
+		if (!more)
+			return -ENOMEM;
+		r->stacks = more;
+		r->stacks_cap = cap;
+	}
+	r->stacks[r->n_stacks++] = s;
+	return 0;
 }
 
 static const struct rec_sym *find_sym(const struct rec_reader *r, u64 addr)
@@ -227,7 +320,7 @@ static bool reader_func(void *arg, u64 ip, struct kernel_func *ret)
 
 struct output_names rec_reader_names(struct rec_reader *r)
 {
-	return (struct output_names){ reader_sym, r, reader_func };
+	return (struct output_names){ reader_sym, r, reader_func, reader_enumerator };
 }
 
 void rec_defs_deinit(struct rec_reader *r)
@@ -240,5 +333,7 @@ void rec_defs_deinit(struct rec_reader *r)
 	}
 	free(r->by_addr);
 	free(r->syms);
+	free(r->stacks);
+	free(r->enums);
 	free(r->tasks);
 }

@@ -5,52 +5,13 @@
  * after every call, so the caller may write out and empty the buffer at any time; a chunk goes on
  * for as long as the buffer is not emptied. See rec_format.h.
  */
-#include "tracers/output.h"
-#include "tracers/rec_format.h"
 #include "tracers/rec_varint.h"
+#include "tracers/rec_writer_priv.h"
 
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define SEEN_MIN  4096
-#define TASK_WAYS 4
-
-struct seen {
-	u64 addr;
-	u32 id_plus_1; /* 0: empty */
-	bool proto; /* its prototype was looked for */
-};
-
-struct task {
-	u32 pid, tgid;
-	char comm[TRACE_COMM_LEN];
-	bool used;
-};
-
-/* What a record is relative to, within one chunk. */
-struct rec_state {
-	u64 seq, ts_ns;
-	u32 cpu, task, ctx;
-};
-
-struct rec_writer {
-	struct output_meta meta;
-	/* the chunk under way; it ends at @open_end of the caller's buffer */
-	u8 open_type; /* 0: none */
-	u32 open_crc;
-	size_t open_start, open_end;
-	struct rec_state prev;
-	u64 last_seq;
-	/* addresses defined */
-	struct seen *seen;
-	size_t n_seen, seen_slots;
-	/* tasks defined */
-	struct task *tasks;
-	u32 victim;
-	u32 last_task; /* a guess */
-};
 
 static void put_u32(void *p, u32 v)
 {
@@ -81,6 +42,8 @@ void rec_writer_destroy(struct rec_writer *w)
 	if (!w)
 		return;
 	free(w->seen);
+	free(w->stacks);
+	free(w->enums);
 	free(w->tasks);
 	free(w);
 }
@@ -89,7 +52,7 @@ void rec_writer_destroy(struct rec_writer *w)
  * Room for @max more payload bytes in a chunk of @type: the chunk under way, if it is of that type,
  * still at the end of @out and not full; else a new, empty one. NULL: no memory (@out remembers).
  */
-static u8 *chunk_open(struct rec_writer *w, struct buf *out, u8 type, size_t max, bool *new_ret)
+u8 *rec_chunk_open(struct rec_writer *w, struct buf *out, u8 type, size_t max, bool *new_ret)
 {
 	bool go_on = w->open_type == type && out->len == w->open_end && out->data &&
 		     w->open_end - w->open_start < REC_CHUNK_FULL;
@@ -114,7 +77,7 @@ static u8 *chunk_open(struct rec_writer *w, struct buf *out, u8 type, size_t max
 }
 
 /* The payload now ends at @end; @added of it is new. Makes the chunk whole again. */
-static void chunk_seal(struct rec_writer *w, struct buf *out, const u8 *added, u8 *end)
+void rec_chunk_seal(struct rec_writer *w, struct buf *out, const u8 *added, u8 *end)
 {
 	u8 *start = (u8 *)out->data + w->open_start;
 
@@ -133,193 +96,17 @@ static void chunk_whole(struct rec_writer *w, struct buf *out, u8 type, const vo
 	u8 *p;
 
 	w->open_type = 0;
-	p = chunk_open(w, out, type, len, &is_new);
+	p = rec_chunk_open(w, out, type, len, &is_new);
 	if (!p)
 		return;
 	memcpy(p, data, len);
-	chunk_seal(w, out, p, p + len);
+	rec_chunk_seal(w, out, p, p + len);
 	w->open_type = 0;
-}
-
-static bool seen_grow(struct rec_writer *w)
-{
-	size_t slots = w->seen_slots * 2;
-	struct seen *bigger = calloc(slots, sizeof(*bigger));
-
-	if (!bigger)
-		return false;
-	for (size_t i = 0; i < w->seen_slots; i++) {
-		size_t h;
-
-		if (!w->seen[i].id_plus_1)
-			continue;
-		h = (w->seen[i].addr * 0x9e3779b97f4a7c15) >> 32 & (slots - 1);
-		while (bigger[h].id_plus_1)
-			h = (h + 1) & (slots - 1);
-		bigger[h] = w->seen[i];
-	}
-	free(w->seen);
-	w->seen = bigger;
-	w->seen_slots = slots;
-	return true;
-}
-
-static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
-		       const struct output_names *names)
-{
-	struct kernel_sym sym = { .name = "", .type = 0 };
-	u64 off = 0;
-	u16 name_len, module_len;
-	bool is_new;
-	u8 *p, *start;
-
-	if (!names->sym(names->arg, addr, &sym, &off))
-		sym = (struct kernel_sym){ .name = "" };
-	else if (!sym.type)
-		sym.type = '?';
-	name_len = (u16)strnlen(sym.name, REC_NAME_MAX);
-	module_len = (u16)(sym.module ? strnlen(sym.module, REC_NAME_MAX) : 0);
-	start = p = chunk_open(w, out, REC_CHUNK_SYM,
-			       8 + 2 * REC_VARINT_MAX + 1 + 2 + name_len + 2 + module_len, &is_new);
-	if (!p)
-		return;
-	memcpy(p, &addr, 8);
-	p = put_varint(p + 8, off);
-	p = put_varint(p, sym.size_bytes);
-	*p++ = (u8)sym.type;
-	memcpy(p, &name_len, 2);
-	memcpy(p + 2, sym.name, name_len);
-	p += 2 + name_len;
-	memcpy(p, &module_len, 2);
-	if (module_len)
-		memcpy(p + 2, sym.module, module_len);
-	chunk_seal(w, out, start, p + 2 + module_len);
-}
-
-/* The number of @addr, defined if need be. */
-static u32 sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct output_names *names)
-{
-	size_t h = (addr * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
-
-	for (; w->seen[h].id_plus_1; h = (h + 1) & (w->seen_slots - 1)) {
-		if (w->seen[h].addr == addr)
-			return w->seen[h].id_plus_1 - 1;
-	}
-	if (w->n_seen >= w->seen_slots / 2) {
-		if (!seen_grow(w)) {
-			out->failed = true;
-			return 0;
-		}
-		return sym_id(w, out, addr, names);
-	}
-	w->seen[h] = (struct seen){ addr, (u32)++w->n_seen, false };
-	define_sym(w, out, addr, names);
-	return w->seen[h].id_plus_1 - 1;
-}
-
-static bool same_task(const struct task *t, const struct trace_record *r)
-{
-	return t->pid == r->pid && t->tgid == r->tgid && t->used &&
-	       !memcmp(t->comm, r->comm, TRACE_COMM_LEN);
-}
-
-static void define_task(struct rec_writer *w, struct buf *out, u32 slot)
-{
-	const struct task *t = &w->tasks[slot];
-	u8 len = (u8)strnlen(t->comm, TRACE_COMM_LEN), *p, *start;
-	bool is_new;
-
-	start = p = chunk_open(w, out, REC_CHUNK_TASK, 3 * REC_VARINT_MAX + 1 + len, &is_new);
-	if (!p)
-		return;
-	p = put_varint(p, slot);
-	p = put_varint(p, t->pid);
-	p = put_varint(p, t->tgid);
-	*p++ = len;
-	memcpy(p, t->comm, len);
-	chunk_seal(w, out, start, p + len);
-}
-
-/* The slot of @r's task, defined if need be: four candidates by hash, the victim goes round. */
-static u32 task_slot(struct rec_writer *w, struct buf *out, const struct trace_record *r)
-{
-	struct trace_record key = { .pid = r->pid, .tgid = r->tgid };
-	u64 word[2];
-	u32 base, slot;
-
-	/* strncpy's padding with zeros is wanted: names compare by all their bytes */
-	memcpy(key.comm, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
-	if (same_task(&w->tasks[w->last_task], &key))
-		return w->last_task;
-	memcpy(word, key.comm, sizeof(word));
-	base = (u32)(((word[0] ^ word[1] ^ key.pid) * 0x9e3779b97f4a7c15) >> 40) %
-	       (REC_TASK_SLOTS / TASK_WAYS) * TASK_WAYS;
-	for (slot = base; slot < base + TASK_WAYS; slot++) {
-		if (same_task(&w->tasks[slot], &key))
-			return w->last_task = slot;
-	}
-	for (slot = base; slot < base + TASK_WAYS && w->tasks[slot].used; slot++)
-		;
-	if (slot == base + TASK_WAYS)
-		slot = base + w->victim++ % TASK_WAYS;
-	w->tasks[slot] = (struct task){ .pid = key.pid, .tgid = key.tgid, .used = true };
-	memcpy(w->tasks[slot].comm, key.comm, TRACE_COMM_LEN);
-	define_task(w, out, slot);
-	return w->last_task = slot;
-}
-
-static u8 *put_name(u8 *p, const char *name)
-{
-	u16 len = (u16)strnlen(name, REC_VAL_NAME);
-
-	memcpy(p, &len, 2);
-	memcpy(p + 2, name, len);
-	return p + 2 + len;
-}
-
-static u8 *put_val(u8 *p, const struct kernel_val *v)
-{
-	*p++ = (u8)v->kind;
-	*p++ = v->size;
-	*p++ = v->reg;
-	return put_name(put_name(p, v->name), v->type);
-}
-
-#define VAL_MAX (3 + 2 * (2 + REC_VAL_NAME))
-
-/* The prototype of the function that is symbol @id, if there is one and it is not defined yet. */
-static void define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
-			 const struct output_names *names)
-{
-	size_t h = (ip * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
-	struct kernel_func f;
-	u8 *p, *start;
-	bool is_new;
-
-	while (w->seen[h].id_plus_1 && w->seen[h].addr != ip)
-		h = (h + 1) & (w->seen_slots - 1);
-	if (w->seen[h].proto || !names->func)
-		return;
-	w->seen[h].proto = true;
-	if (!names->func(names->arg, ip, &f))
-		return;
-	start = p = chunk_open(w, out, REC_CHUNK_PROTO,
-			       REC_VARINT_MAX + 2 + (1 + (size_t)f.n_params) * VAL_MAX, &is_new);
-	if (!p)
-		return;
-	f.ret.name = "";
-	p = put_varint(p, id);
-	*p++ = f.n_regs;
-	*p++ = f.n_params;
-	p = put_val(p, &f.ret);
-	for (u32 i = 0; i < f.n_params; i++)
-		p = put_val(p, &f.params[i]);
-	chunk_seal(w, out, start, p);
 }
 
 /* What a record needs of the definitions. */
 struct rec_refs {
-	u32 task, ip, parent;
+	u32 task, ip, parent, stack;
 };
 
 static u8 *put_changes(u8 *p, struct rec_state *s, const struct trace_record *r, u32 task, u8 more)
@@ -376,12 +163,12 @@ static u8 *put_call(u8 *p, const struct trace_record *r, const struct rec_refs *
 		p = put_varint(p, r->depth);
 	if (r->type == TRACE_GRAPH_RETURN)
 		p = put_varint(p, r->duration_ns);
-	if (!(more & REC_M_WORDS))
-		return p;
-	*p++ = n_words(r);
-	for (u32 i = 0; i < n_words(r); i++)
-		p = put_varint(p, word[i]);
-	return p;
+	if (more & REC_M_WORDS) {
+		*p++ = n_words(r);
+		for (u32 i = 0; i < n_words(r); i++)
+			p = put_varint(p, word[i]);
+	}
+	return more & REC_M_STACK ? put_varint(p, refs->stack) : p;
 }
 
 static u8 *put_text(u8 *p, const char *text)
@@ -394,9 +181,9 @@ static u8 *put_text(u8 *p, const char *text)
 }
 
 static u8 *put_record(u8 *p, struct rec_state *s, const struct trace_record *r,
-		      const struct rec_refs *refs)
+		      const struct rec_refs *refs, bool stack)
 {
-	u8 more = n_words(r) ? REC_M_WORDS : 0;
+	u8 more = (n_words(r) ? REC_M_WORDS : 0) | (stack ? REC_M_STACK : 0);
 
 	if (r->type == TRACE_FUNCTION && r->depth)
 		more |= REC_M_DEPTH;
@@ -422,25 +209,30 @@ static void define_functions(struct rec_writer *w, struct buf *out, const struct
 		if (r->args[i] >> 31 == ~0ull >> 31 &&
 		    names->sym(names->arg, r->args[i], &sym, &off) && !off &&
 		    (sym.type | 0x20) == 't')
-			sym_id(w, out, r->args[i], names);
+			rec_sym_id(w, out, r->args[i], names);
 	}
 }
 
 void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_record *r,
 		    const struct output_names *names)
 {
-	struct rec_refs refs = { .task = task_slot(w, out, r) };
+	struct rec_refs refs = { .task = rec_task_slot(w, out, r) };
+	bool stack = w->meta.stacks && r->stack && has_function(r);
 	u8 *start, *p;
 	bool is_new;
 
 	if (has_function(r))
-		refs.ip = sym_id(w, out, r->ip, names);
+		refs.ip = rec_sym_id(w, out, r->ip, names);
 	if (has_function(r) && r->type != TRACE_GRAPH_RETURN)
-		refs.parent = sym_id(w, out, r->parent, names);
+		refs.parent = rec_sym_id(w, out, r->parent, names);
 	if (n_words(r))
-		define_proto(w, out, refs.ip, r->ip, names);
+		rec_define_proto(w, out, refs.ip, r->ip, names);
+	if (n_words(r))
+		rec_define_enums(w, out, refs.ip, r, names);
 	define_functions(w, out, r, names);
-	start = p = chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new);
+	if (stack)
+		refs.stack = rec_stack_id(w, out, r->stack, names);
+	start = p = rec_chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new);
 	if (!p)
 		return;
 	if (is_new) {
@@ -449,9 +241,9 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 		memcpy(p, &r->ts_ns, 8);
 		p += 8;
 	}
-	p = put_record(p, &w->prev, r, &refs);
+	p = put_record(p, &w->prev, r, &refs, stack);
 	w->last_seq = r->seq;
-	chunk_seal(w, out, start, p);
+	rec_chunk_seal(w, out, start, p);
 }
 
 static void add_json_chunk(struct rec_writer *w, struct buf *out, u8 type, json_t *obj)
@@ -482,18 +274,18 @@ static json_t *clean_string(const char *s, size_t max)
 void rec_writer_head(struct rec_writer *w, struct buf *out)
 {
 	const struct output_meta *m = &w->meta;
-	u32 head[2] = { REC_VERSION, 0 };
+	u32 head[2] = { m->stacks ? REC_VERSION : REC_VERSION_3, 0 };
 
 	buf_add(out, REC_MAGIC, REC_MAGIC_BYTES);
 	buf_add(out, head, sizeof(head));
 	add_json_chunk(w, out, REC_CHUNK_META,
-		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:b}", "writer",
+		       json_pack("{s:s, s:o, s:o, s:o, s:I, s:I, s:b, s:b}", "writer",
 				 "hvftrace " HVF_VERSION, "tracer",
 				 clean_string(m->tracer, sizeof(m->tracer)), "guest",
 				 clean_string(m->guest, sizeof(m->guest)), "release",
 				 clean_string(m->release, sizeof(m->release)), "vcpus",
 				 (json_int_t)m->vcpus, "started_ns", (json_int_t)m->started_ns,
-				 "args", (int)m->args));
+				 "args", (int)m->args, "stacks", (int)m->stacks));
 }
 
 void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The recording file, versions 1 to 3. Private to rec_*.c; described for users in
- * hvftrace-recording(5). Version 3 is written; 1 had functions alone, 2 the records of function_graph
- * as well.
+ * The recording file, versions 1 to 4. Private to rec_*.c; described for users in
+ * hvftrace-recording(5). 1 had functions alone, 2 the records of function_graph as well. Version 3 is
+ * written, and 4, which has stacks, where there may be some.
  *
  *   file   = magic[8] version:u32 zero:u32 chunk...
  *   chunk  = type:u8 len:u32 payload[len] crc:u32      crc32 (IEEE) of type and payload
@@ -31,7 +31,11 @@
  *   PROTO    version 3; prototypes, each before the first words of its function:
  *              sym(ip):v n_regs:u8 n_params:u8 return:VAL parameter:VAL...
  *              VAL = kind:u8 size:u8 reg:u8 name_len:u16 name type_len:u16 type; as struct kernel_val.
- *              An enum's values stay numbers: its enumerators are not stored.
+ *   ENUM     names of an enum's values, each before its first use, where they are known:
+ *              sym(ip):v n:u8 value:z name_len:u16 name     n: which parameter; 255 the return
+ *   STACK    version 4; definitions of stacks, numbered 0, 1, 2 ... over the whole file:
+ *              n:u8 sym:v...          n is at least 1; of the return addresses the byte before
+ *              the [more] of a record may have REC_M_STACK: then stack:v stands behind all else
  *   LOST     count:u64 after_seq:u64
  *   END      JSON: the totals; the last chunk
  *
@@ -48,7 +52,8 @@
 #define REC_MAGIC_BYTES 8
 #define REC_VERSION_1   1
 #define REC_VERSION_2   2
-#define REC_VERSION     3 /* written; the highest that is read */
+#define REC_VERSION_3   3
+#define REC_VERSION     4 /* the highest that is read */
 #define REC_HEAD_BYTES  16
 #define REC_CHUNK_HEAD  5 /* type, len */
 #define REC_CHUNK_TAIL  4 /* crc */
@@ -63,6 +68,8 @@
 #define REC_CHUNK_SYM     'S'
 #define REC_CHUNK_TASK    'T'
 #define REC_CHUNK_PROTO   'P'
+#define REC_CHUNK_ENUM    'N'
+#define REC_CHUNK_STACK   'K'
 #define REC_CHUNK_RECORDS 'R'
 #define REC_CHUNK_LOST    'L'
 #define REC_CHUNK_END     'E'
@@ -78,10 +85,11 @@
 /* more flags; the others must be clear */
 #define REC_M_WORDS 0x01
 #define REC_M_DEPTH 0x02
+#define REC_M_STACK 0x04
 
-/* the longest record: two flags and n, eight varints and the words */
+/* the longest record: two flags and n, nine varints and the words */
 #define REC_VARINT_MAX 10
-#define REC_RECORD_MAX (3 + (8 + TRACE_MAX_ARGS) * REC_VARINT_MAX + 1 + TRACE_MARKER_MAX)
+#define REC_RECORD_MAX (3 + (9 + TRACE_MAX_ARGS) * REC_VARINT_MAX + 1 + TRACE_MARKER_MAX)
 
 /** rec_crc32 - go on with @crc (0 to begin) over @len bytes; CRC-32 as in IEEE 802.3 and zlib */
 u32 rec_crc32(u32 crc, const void *data, size_t len);

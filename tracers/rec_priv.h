@@ -24,6 +24,13 @@ struct rec_proto {
 	struct kernel_val params[];
 };
 
+/* A value of an enum that has a name. */
+struct rec_enum {
+	u32 which; /* symbol << 8 | parameter: btf_id of a kernel_val of the reader's */
+	s64 val;
+	const char *name;
+};
+
 struct rec_task {
 	u32 pid, tgid;
 	char comm[TRACE_COMM_LEN + 1];
@@ -58,6 +65,10 @@ struct rec_reader {
 	size_t n_syms, syms_cap;
 	u32 *by_addr; /* hash of addresses; index + 1 */
 	size_t by_addr_slots; /* a power of two, at least twice n_syms */
+	struct trace_stack **stacks; /* in the arena */
+	size_t n_stacks, stacks_cap;
+	struct rec_enum *enums; /* hash of which and val; name NULL: empty */
+	size_t n_enums, enum_slots; /* a power of two, at least twice n_enums */
 	struct rec_task *tasks;
 	struct rec_text *texts; /* of markers */
 	struct arena_block *arena;
@@ -68,6 +79,8 @@ struct rec_reader {
 must_check int rec_read_sym(struct rec_reader *r);
 must_check int rec_read_task(struct rec_reader *r);
 must_check int rec_read_proto(struct rec_reader *r);
+must_check int rec_read_enum(struct rec_reader *r);
+must_check int rec_read_stack(struct rec_reader *r);
 void rec_defs_deinit(struct rec_reader *r);
 
 #endif

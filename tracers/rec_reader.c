@@ -146,6 +146,7 @@ static int read_meta(struct rec_reader *r, struct err *err)
 		m->vcpus = (u32)get_u64(obj, "vcpus");
 		m->started_ns = get_u64(obj, "started_ns");
 		m->args = json_is_true(json_object_get(obj, "args"));
+		m->stacks = json_is_true(json_object_get(obj, "stacks"));
 	} else {
 		m->n_records = get_u64(obj, "records");
 		m->n_lost = get_u64(obj, "lost");
@@ -246,14 +247,25 @@ static bool read_words(struct rec_reader *r)
 	return true;
 }
 
+static bool read_stack(struct rec_reader *r)
+{
+	u64 i;
+
+	if (!get_varint_max(&r->cur, UINT32_MAX, &i) || i >= r->n_stacks)
+		return false;
+	r->prev.stack = r->stacks[i];
+	return true;
+}
+
 static bool read_new_call(struct rec_reader *r, u8 flags)
 {
+	const u32 known =
+		REC_M_WORDS | REC_M_DEPTH | (r->version > REC_VERSION_3 ? REC_M_STACK : 0u);
 	struct trace_record *p = &r->prev;
 	u64 depth = 0;
 	u8 more = 0;
 
-	if ((flags & REC_F_MORE) &&
-	    (!cursor_u8(&r->cur, &more) || !more || (more & ~(REC_M_WORDS | REC_M_DEPTH))))
+	if ((flags & REC_F_MORE) && (!cursor_u8(&r->cur, &more) || !more || (more & ~known)))
 		return false;
 	if (!read_address(r, &p->ip) ||
 	    (p->type != TRACE_GRAPH_RETURN && !read_address(r, &p->parent)))
@@ -266,7 +278,9 @@ static bool read_new_call(struct rec_reader *r, u8 flags)
 	p->depth = (u16)depth;
 	if (p->type == TRACE_GRAPH_RETURN && !get_varint(&r->cur, &p->duration_ns))
 		return false;
-	return !(more & REC_M_WORDS) || read_words(r);
+	if ((more & REC_M_WORDS) && !read_words(r))
+		return false;
+	return !(more & REC_M_STACK) || read_stack(r);
 }
 
 /* It stays until the reader is closed: who looks ahead has several. */
@@ -292,7 +306,7 @@ static bool read_body(struct rec_reader *r, u8 flags)
 	struct trace_record *p = &r->prev;
 	u64 v;
 
-	if (r->version < REC_VERSION)
+	if (r->version < REC_VERSION_3)
 		return !(flags & REC_F_MORE) && read_old_call(r);
 	switch (p->type) {
 	case TRACE_FUNCTION:
@@ -327,6 +341,7 @@ static void clear_body(struct trace_record *p)
 	p->depth = 0;
 	p->has_retval = false;
 	p->n_args = 0;
+	p->stack = NULL;
 	memset(p->args, 0, sizeof(p->args));
 }
 
@@ -376,6 +391,10 @@ static int begin_chunk(struct rec_reader *r, enum rec_kind *kind_ret, struct tra
 		return read_all(r, rec_read_task, err);
 	case REC_CHUNK_PROTO:
 		return read_all(r, rec_read_proto, err);
+	case REC_CHUNK_ENUM:
+		return read_all(r, rec_read_enum, err);
+	case REC_CHUNK_STACK:
+		return read_all(r, rec_read_stack, err);
 	case REC_CHUNK_RECORDS:
 		return records_begin(r, err);
 	case REC_CHUNK_LOST:

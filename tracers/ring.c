@@ -178,6 +178,22 @@ static void decode(const u64 *w, u8 type, struct ring_record *out)
 		out->parent = (u64)(s64)(s32)(u32)(w[1] >> 32);
 }
 
+/* NULL: counted. */
+static struct ring_capture *take_room(struct ring_reader *r)
+{
+	struct ring_capture *c = r->captures;
+
+	if (c) {
+		r->captures = c->next;
+	} else if (r->n_fresh) {
+		c = r->fresh++;
+		r->n_fresh--;
+	} else {
+		r->captures_dropped++;
+	}
+	return c;
+}
+
 /* DATA of a capture: its first word takes room for it, of the rest what comes in order counts. */
 static void take_capture(struct ring_reader *r, u32 what, u64 word, struct ring_record *rec)
 {
@@ -187,17 +203,9 @@ static void take_capture(struct ring_reader *r, u32 what, u64 word, struct ring_
 	if (rec->type != RING_FUNCTION)
 		return;
 	if ((what & AGENT_DATA_KIND) == AGENT_DATA_CAPTURE && !c) {
-		c = r->captures;
-		if (!c && !r->n_fresh) {
-			r->captures_dropped++;
+		c = take_room(r);
+		if (!c)
 			return;
-		}
-		if (c) {
-			r->captures = c->next;
-		} else {
-			c = r->fresh++;
-			r->n_fresh--;
-		}
 		*c = (struct ring_capture){ .program = (u8)number,
 					    .there = (u32)(word >> 32),
 					    .n = MIN((u32)word, (u32)AGENT_CAPTURE_MAX) };
@@ -219,6 +227,21 @@ static void take_call(u32 what, u64 word, struct ring_record *rec)
 	}
 	rec->nr1 = (u32)word + 1;
 	rec->nr32 = what == AGENT_DATA_NR32;
+}
+
+static void take_stack(struct ring_reader *r, u32 number, u64 word, struct ring_record *rec)
+{
+	struct ring_capture *c = rec->capture;
+
+	if (!c && !number) {
+		c = take_room(r);
+		if (!c)
+			return;
+		*c = (struct ring_capture){ .stack = true, .n = AGENT_CAPTURE_MAX };
+		rec->capture = c;
+	}
+	if (c && c->stack && number == c->n_words && number < AGENT_CAPTURE_WORDS)
+		c->words[c->n_words++] = word;
 }
 
 /* A DATA slot: into the record that is held in @rec, if it is one of its own. */
@@ -249,6 +272,9 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 	case AGENT_DATA_NR:
 		if (rec->type == RING_GRAPH_ENTRY)
 			take_call(what, w[1], rec);
+		return;
+	case AGENT_DATA_STACK:
+		take_stack(r, number, w[1], rec);
 		return;
 	default: /* or of a later agent */
 		take_capture(r, what, w[1], rec);

@@ -48,6 +48,7 @@ enum ring_type {
 struct ring_capture {
 	struct ring_capture *next; /* of those that are free */
 	u8 program;
+	bool stack; /* not a capture: the words of AGENT_DATA_STACK */
 	u8 n_words;
 	u32 there; /* bytes in the guest; AGENT_CAPTURE_UNKNOWN */
 	u32 n; /* bytes here; fewer than the guest says if their DATA were lost */
@@ -82,7 +83,7 @@ struct ring_record {
 		u64 retval; /* if has_retval; RING_GRAPH_RETURN */
 	};
 	u64 who; /* if has_who: 63..32 cgroup, 31..0 uid; RING_GRAPH_ENTRY */
-	/* RING_FUNCTION: the reader's, given back by ring_give_back(); mostly NULL */
+	/* RING_FUNCTION, or a stack: the reader's, given back by ring_give_back(); mostly NULL */
 	struct ring_capture *capture;
 };
 

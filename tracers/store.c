@@ -52,6 +52,7 @@ struct store {
 	struct comm comms[COMMS];
 	u32 n_words;
 	u64 *words; /* n_words of each entry; NULL: none */
+	const struct trace_stack **stacks; /* one of each entry; NULL: none */
 	struct entry entries[];
 };
 
@@ -60,7 +61,7 @@ static u64 oldest_of(const struct store *s)
 	return s->newest > s->mask ? s->newest - s->mask : 1;
 }
 
-int store_create(u32 records, u32 words, struct store **ret, struct err *err)
+int store_create(u32 records, u32 words, bool stacks, struct store **ret, struct err *err)
 {
 	struct store *s;
 	size_t n = 1;
@@ -78,7 +79,11 @@ int store_create(u32 records, u32 words, struct store **ret, struct err *err)
 	s->n_words = MIN(words, (u32)TRACE_MAX_ARGS);
 	if (words)
 		s->words = calloc(n, s->n_words * sizeof(*s->words));
-	if (words && !s->words) {
+	if (stacks)
+		s->stacks = calloc(n, sizeof(*s->stacks));
+	if ((words && !s->words) || (stacks && !s->stacks)) {
+		free(s->words);
+		free(s->stacks);
 		free(s);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0,
 			       "no memory to keep the values of %zu records", n);
@@ -98,6 +103,7 @@ void store_destroy(struct store *s)
 		return;
 	pthread_mutex_destroy(&s->lock);
 	free(s->words);
+	free(s->stacks);
 	free(s);
 }
 
@@ -108,7 +114,7 @@ int store_copy(struct store *s, struct store **ret, struct err *err)
 	struct store *c;
 	int rc;
 
-	rc = store_create((u32)n, s->n_words, &c, err);
+	rc = store_create((u32)n, s->n_words, s->stacks, &c, err);
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&s->lock);
@@ -122,6 +128,8 @@ int store_copy(struct store *s, struct store **ret, struct err *err)
 	memcpy(c->entries, s->entries, n * sizeof(s->entries[0]));
 	if (s->words)
 		memcpy(c->words, s->words, n * s->n_words * sizeof(*s->words));
+	if (s->stacks)
+		memcpy(c->stacks, s->stacks, n * sizeof(*s->stacks));
 	pthread_mutex_unlock(&s->lock);
 	*ret = c;
 	return 0;
@@ -215,6 +223,8 @@ static void append_one(struct store *s, struct trace_record *r)
 	if (n)
 		memcpy(&s->words[((s->newest) & s->mask) * s->n_words],
 		       is_return ? &r->retval : r->args, n * sizeof(u64));
+	if (s->stacks)
+		s->stacks[s->newest & s->mask] = r->stack;
 	comm_put(s, old); /* after comm_get(): often it is the same name */
 }
 
@@ -266,6 +276,8 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 		ret->prev_pid = e->parent;
 	else if (e->type != TRACE_TRACER)
 		get_call(s, seq, e, ret);
+	if (s->stacks)
+		ret->stack = s->stacks[seq & s->mask];
 	if (e->comm)
 		memcpy(ret->comm, s->comms[e->comm].text, TRACE_COMM_LEN);
 	else

@@ -24,9 +24,11 @@ struct store_info {
 /**
  * store_create - room for @records records, rounded up to a power of two; 0 for the default
  * @words: arguments or return value that are kept with each record, 0 .. TRACE_MAX_ARGS; 8 bytes each
+ * @stacks: their callers, too: 8 bytes
  * Return: 0; -EINVAL more than STORE_MAX_RECORDS (bad_request); -ENOMEM (no_memory).
  */
-must_check int store_create(u32 records, u32 words, struct store **ret, struct err *err);
+must_check int store_create(u32 records, u32 words, bool stacks, struct store **ret,
+			    struct err *err);
 void store_destroy(struct store *s);
 /** store_copy - another one with the same records. Context: any thread. Return: 0; -ENOMEM. */
 must_check int store_copy(struct store *s, struct store **ret, struct err *err);

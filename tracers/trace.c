@@ -57,7 +57,8 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 {
 	struct drain_opts d = {
 		.graph = t->graph,
-		.data = opts->args || opts->retval || opts->threshold_ns || t->sys,
+		.data = opts->args || opts->retval || opts->threshold_ns || t->sys || t->stacks,
+		.stacks = t->stacks,
 		.captures = t->sys,
 		.switches = opts->switches,
 		.no_sleep = opts->no_sleep_time,
@@ -76,6 +77,8 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 		return rc;
 	if (!tracing_lost_nocpu(t->g, &t->lost_nocpu))
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's header");
+	if (t->stacks && !tracing_stack_stats(t->g, &t->stack_base))
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's counters");
 	if (t->graph && !tracing_graph_stats(t->g, &t->base))
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's counters");
 	if (pthread_create(&t->thread, NULL, trace_thread, t))
@@ -106,6 +109,7 @@ void trace_agent_opts(const struct trace *t, const struct trace_opts *opts,
 				      .max_depth = opts->max_depth,
 				      .no_irqs = opts->no_irqs,
 				      .roots = opts->n_graph,
+				      .stack_depth = opts->stack_depth,
 				      .switches = opts->switches || opts->no_sleep_time };
 }
 
@@ -168,6 +172,7 @@ void trace_free(struct trace *t)
 	trace_life_deinit(t);
 	store_destroy(t->store);
 	trace_markers_destroy(t->markers);
+	stacks_destroy(t->stacks);
 	free(t->late.call);
 	free(t->turn_late.call);
 	pthread_cond_destroy(&t->wake);
@@ -221,7 +226,12 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	t->needs_graph = is_syscalls(opts) || choose_check(&as_function, NULL) != 0;
 	t->info.tracer = is_syscalls(opts) ? "syscalls" : tracers[graph];
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
-	rc = store_create(opts->buffer_records, words_kept(opts), &t->store, err);
+	rc = store_create(opts->buffer_records, words_kept(opts), opts->n_stack, &t->store, err);
+	if (!rc && opts->n_stack) {
+		t->stacks = stacks_create();
+		if (!t->stacks)
+			rc = err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for stacks");
+	}
 	if (!rc)
 		rc = trace_life_init(t, opts, err);
 	if (!rc && is_syscalls(opts))
@@ -460,6 +470,11 @@ bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 		return trace_sys_func(t, ip, ret);
 	return kernel_sym_at(t->k, ip, &sym) && !sym.module &&
 	       !kernel_btf_func(t->k, sym.name, ret);
+}
+
+const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val)
+{
+	return t->sys ? NULL : kernel_btf_enum_name(t->k, v->btf_id, val);
 }
 
 struct guest *trace_guest(struct trace *t)

@@ -28,6 +28,17 @@ enum trace_type {
 
 #define TRACE_MAX_ARGS 6
 
+/* Who called. The kernel's and its modules' text lies in the top 2 GiB. */
+struct trace_stack {
+	u32 n;
+	u32 low[]; /* lower halves of return addresses, the nearest first */
+};
+
+static inline u64 trace_stack_addr(const struct trace_stack *s, u32 i)
+{
+	return (u64)(s64)(s32)s->low[i];
+}
+
 /* A decoded record. Times are the guest's trace clock, ns since its boot. */
 struct trace_record {
 	u64 seq; /* 1, 2, 3 ... over the whole trace, all vCPUs */
@@ -48,12 +59,16 @@ struct trace_record {
 	s32 nr; /* TRACE_GRAPH_ENTRY of a system call: orig_ax; -1: not known */
 	u64 args[TRACE_MAX_ARGS]; /* as passed in registers; entry and function records */
 	u64 retval; /* rax, as much of it as the type has is meaningful */
+	/* the record's callers, if its function is of those of opts.stack; else NULL. Lives as long as the trace */
+	const struct trace_stack *stack;
 	/* nr, nr32, who and capture: between drain and trace alone */
 	bool nr32; /* nr is of the 32-bit ABI */
 	u64 who; /* 63..32 low half of the cgroup's id or 0, 31..0 uid or UINT32_MAX */
 	const struct ring_capture *capture; /* TRACE_FUNCTION; valid during the callback; or NULL */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
+
+#define TRACE_MAX_STACK_SITES 1000 /* functions of opts.stack */
 
 enum trace_state {
 	TRACE_RUNNING,
@@ -85,6 +100,13 @@ struct trace_opts {
 	/* sleep-time off: durations without the time that the task was switched out. Where a task switch
 	 * was lost, the sleep it began or ended is not left out. */
 	bool no_sleep_time;
+	/*
+	 * func_stack_trace: globs; records of these functions have their callers. At most TRACE_MAX_STACK_SITES
+	 * functions: it takes microseconds a call. Under a threshold their returns have them.
+	 */
+	const char *const *stack;
+	size_t n_stack;
+	u32 stack_depth; /* callers; 0: as many as there can be */
 	bool retval; /* funcgraph-retval */
 	bool args; /* func-args, funcgraph-args; the function tracer too */
 	bool switches; /* task switches are told, too: TRACE_SWITCH of all CPUs, whatever the pids */
@@ -121,6 +143,9 @@ struct trace_info {
 	u64 lost_returns; /* in lost_ring */
 	u64 lost_frames; /* calls not followed; their records are TRACE_FUNCTION */
 	u64 frame_errors; /* returns from another stack address than the entry's */
+	/* of opts.stack: records that were to have callers and have none; calls that the unwinder itself made,
+	 * and that interrupted it by NMI, which are not traced */
+	u64 lost_stacks, n_skipped_calls;
 	/* syscalls; calls are over: kept = n_calls, entries = n_calls + n_filtered + those still inside */
 	u64 n_calls, n_filtered;
 	u64 n_unfinished; /* of both: their return was lost, or nothing followed it */
@@ -252,6 +277,9 @@ void trace_names_unlock(struct trace *t);
  * Functions of modules are not known: their BTF is not read.
  */
 bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret);
+
+/** trace_enumerator - name of @val in the enum that @v of trace_func() is of; NULL: it has none */
+const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val);
 
 /** trace_guest - the guest that @t traces */
 struct guest *trace_guest(struct trace *t);

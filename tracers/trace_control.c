@@ -98,6 +98,7 @@ static int fill_snapshot(struct trace *t, struct trace *s, struct err *err)
 		rc = trace_markers_copy(t, s, err);
 	if (!rc)
 		rc = trace_life_copy(t, s, err);
+	s->stacks = stacks_ref(t->stacks);
 	if (!rc && t->sys)
 		rc = trace_sys_copy(s, err);
 	return rc;

@@ -7,6 +7,7 @@
 #include "tracers/choose.h"
 #include "tracers/clock.h"
 #include "tracers/drain.h"
+#include "tracers/stacks.h"
 #include "tracers/store.h"
 #include "tracers/trace.h"
 
@@ -64,6 +65,8 @@ struct trace {
 	atomic_bool ever_graph; /* or were; set after base */
 	bool needs_graph; /* an option of function_graph's was given */
 	u64 lost_nocpu; /* when we began */
+	struct stacks *stacks; /* opts.stack; else NULL */
+	struct tracing_stacks stack_base; /* when we began */
 	struct tracing_graph base; /* when we began */
 	struct unreturned late; /* found by trace_stop() */
 

@@ -120,13 +120,24 @@ void trace_update_graph(struct trace *t)
 void trace_update_losses(struct trace *t)
 {
 	struct drain_losses l;
+	struct tracing_stacks stacks = t->stack_base;
 	u64 nocpu = t->lost_nocpu;
 
 	drain_losses(t->drain, &l);
 	/* the guest's number: it may say anything, but not go back */
 	if (!tracing_lost_nocpu(t->g, &nocpu) || nocpu < t->lost_nocpu)
 		nocpu = t->lost_nocpu;
+	if (t->stacks && !tracing_stack_stats(t->g, &stacks))
+		stacks = t->stack_base;
 	pthread_mutex_lock(&t->lock);
+	if (t->stacks) {
+		struct trace_info *i = &t->info;
+
+		i->lost_stacks = grown(stacks.no_stack + l.captures + stacks_refused(t->stacks),
+				       t->stack_base.no_stack, i->lost_stacks);
+		i->n_skipped_calls =
+			grown(stacks.skipped, t->stack_base.skipped, i->n_skipped_calls);
+	}
 	t->info.lost_ring = l.refused + l.overwritten + l.left + nocpu - t->lost_nocpu;
 	t->info.lost_torn = l.torn;
 	t->info.n_lost = t->info.lost_ring + t->info.lost_torn;

@@ -263,6 +263,10 @@ static void log_options(const struct trace_opts *o)
 	log_globs("notrace", o->notrace, o->n_notrace);
 	log_globs("graph", o->graph, o->n_graph);
 	log_globs("graph_notrace", o->graph_notrace, o->n_graph_notrace);
+	if (o->n_stack) {
+		log_globs("stack", o->stack, o->n_stack);
+		fprintf(stderr, " stack_depth:%u", o->stack_depth);
+	}
 	fprintf(stderr,
 		" max_depth:%u threshold_ns:%llu no_irqs:%d no_sleep_time:%d retval:%d args:%d switches:%d\n",
 		o->max_depth, (unsigned long long)o->threshold_ns, o->no_irqs, o->no_sleep_time,
@@ -478,6 +482,14 @@ void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)
 	t->notify = fn;
 	t->notify_arg = arg;
 	pthread_mutex_unlock(&t->notify_lock);
+}
+
+const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val)
+{
+	(void)t;
+	(void)v;
+	(void)val;
+	return NULL;
 }
 
 bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)

@@ -212,6 +212,9 @@ class Traces(CliCase):
             self.assertEqual(outer["self_ns"], outer["hits"] * 2000)
             self.assertEqual((inner["avg_ns"], inner["stddev_ns"], inner["module"]), (1000, 0, None))
             self.assertGreaterEqual(items[0]["hits"], items[1]["hits"])
+        alone = json.loads(self.run_ok("--json", "profile", path, "--no-graph-time").stdout)["items"]
+        self.assertEqual({(x["function"], x["total_ns"] == x["self_ns"], x["avg_ns"]) for x in alone},
+                         {("vfs_fn_000", True, 2000), ("vfs_fn_004", True, 1000)})
         p = self.run_ok("report", path, "--format", "folded")
         self.assertRegex(p.stdout.decode(), r"^sh;vfs_fn_000 \d+\nsh;vfs_fn_000;vfs_fn_004 \d+\n$")
         self.run_ok("record", "g", "--duration", "100ms", "-o", path)

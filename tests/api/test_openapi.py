@@ -174,7 +174,8 @@ class Answers(DaemonCase):
                          {"threshold_ns": 3600 * 10**9 + 1}, {"threshold_ns": True}, {"irqs": False},
                          {"irqs": 1}, {"sleep_time": True}, {"sleep_time": None}, {"retval": True},
                          {"retval": "yes"}, {"args": True}, {"args": {}}, {"switches": False},
-                         {"switches": 2}))):
+                         {"switches": 2}, {"stack": ["a"]}, {"stack": [""]}, {"stack": "a"},
+                         {"stack_depth": 64}, {"stack_depth": 65}, {"stack_depth": 0}))):
             schema = self.doc["components"]["schemas"]["TraceStart"]
             r = self.d.request("POST", "/v1/guests/g/traces", body)
             self.assertEqual(r.status != 400, self.validator.matches(schema, body), body)

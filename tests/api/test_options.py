@@ -36,6 +36,9 @@ class Options(OptionsCase):
                                (["--no-irqs"], "no_irqs:1"), (["--no-sleep-time"], "no_sleep_time:1"),
                                (["--retval"], "retval:1"), (["--args"], "args:1"),
                                (["--switches"], "switches:1"),
+                               (["--func-stack=vfs_r*", "--func-stack=ksys_*", "--stack-depth", "5"],
+                                "stack:vfs_r* stack:ksys_* n_stack:2 stack_depth:5"),
+                               (["--func-stack", "-l", "vfs_r*"], "stack:vfs_r* n_stack:1 stack_depth:0"),
                                ([], "function_graph n_filter:0 n_notrace:0 n_graph:0 n_graph_notrace:0 "
                                     "max_depth:0 threshold_ns:0 no_irqs:0 no_sleep_time:0 retval:0 args:0 "
                                     "switches:0")):
@@ -70,7 +73,8 @@ class Options(OptionsCase):
         for verb, _ in self.verbs():
             text = self.out("help", verb)
             for option in ("-g GLOB", "--graph-notrace GLOB", "--max-graph-depth N", "--threshold T",
-                           "--no-irqs", "--no-sleep-time", "--retval", "--args", "--switches", "@FILE"):
+                           "--no-irqs", "--no-sleep-time", "--retval", "--args", "--switches",
+                           "--func-stack[=GLOB]", "--stack-depth N", "@FILE"):
                 self.assertIn(option, text, verb)
             self.assertEqual("-O NAME" in text, verb == "trace", verb)
 
@@ -82,6 +86,9 @@ class Options(OptionsCase):
                                (["--max-graph-depth", "-1"], "--max-graph-depth takes a number of levels"),
                                (["--max-graph-depth", "two"], '0 for all, not "two"'),
                                (["--max-graph-depth", ""], "--max-graph-depth takes"),
+                               (["--func-stack"], "--func-stack needs functions: -l GLOB"),
+                               (["--stack-depth", "3"], "--stack-depth needs --func-stack"),
+                               (["--stack-depth", "0"], "--stack-depth takes a number of callers"),
                                (["-g", "@"], "@ is followed by the name of a file"),
                                (["-g", "\udcff"], "is not UTF-8")):
             for verb, args in self.verbs():
@@ -94,6 +101,8 @@ class Options(OptionsCase):
                        words=["/max_graph_depth must be 0 to 65535 (bad_request)"])
             self.fails(verb, *args, "--threshold", "2h",
                        words=["/threshold_ns must be 0 to 3600000000000 (bad_request)"])
+            self.fails(verb, *args, "--func-stack=a", "--stack-depth", "65",
+                       words=["/stack_depth must be 1 to 64 (bad_request)"])
             self.fails(verb, *args, "-g", "", words=["/graph/0 must have 1 to 511 bytes (bad_request)"])
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
 

@@ -229,7 +229,7 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	t->info.started_ns = clock_ns(CLOCK_REALTIME);
 	pthread_mutex_init(&t->lock, NULL);
 	t->data = aligned_alloc(4096, (BYTES + 4095) / 4096 * 4096);
-	r = t->data ? store_create(opts->buffer_records, 0, &t->store, err) : -ENOMEM;
+	r = t->data ? store_create(opts->buffer_records, 0, false, &t->store, err) : -ENOMEM;
 	if (r == 0) {
 		memset(t->data, 0, BYTES);
 		r = make_drain(t, err);
@@ -330,6 +330,14 @@ bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 	(void)ip;
 	(void)ret;
 	return false;
+}
+
+const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val)
+{
+	(void)t;
+	(void)v;
+	(void)val;
+	return NULL;
 }
 
 struct guest *trace_guest(struct trace *t)

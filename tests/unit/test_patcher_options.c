@@ -63,7 +63,8 @@ static void only_what_is_needed(void **state)
 {
 	const u32 full = AGENT_OPT_FULL, tasks = AGENT_OPT_FULL | AGENT_OPT_TASKS;
 	const struct tracing_site args = { 1, ARGS(2) }, notrace = { 1, AGENT_SITE_NOTRACE },
-				  retval = { 1, AGENT_SITE_RETVAL };
+				  retval = { 1, AGENT_SITE_RETVAL },
+				  stack = { 1, AGENT_SITE_STACK };
 
 	(void)state;
 	assert_int_equal(options_of((struct tracing_opts){ .graph = true }), 0);
@@ -82,6 +83,11 @@ static void only_what_is_needed(void **state)
 	assert_int_equal(
 		options_of((struct tracing_opts){ .graph = true, .sites = &retval, .n_sites = 1 }),
 		full);
+	/* unwound with the true returns of the task's calls, also once the trace is turned over */
+	for (u32 graph = 0; graph < 2; graph++)
+		assert_int_equal(options_of((struct tracing_opts){
+					 .graph = graph, .sites = &stack, .n_sites = 1 }),
+				 tasks | AGENT_OPT_STACKS);
 	for (u32 graph = 0; graph < 2; graph++)
 		assert_int_equal(options_of((struct tracing_opts){
 					 .graph = graph, .sites = &args, .n_sites = 1 }),
@@ -125,7 +131,7 @@ static void nonsense_is_refused(void **state)
 	struct agent_header h = header(64);
 	struct agent_site table[64];
 	static const u32 bad[] = { AGENT_SITE_SWITCH, AGENT_SITE_HIDDEN, 0x20,
-				   ARGS(7),           1u << 11,          1u << 31 };
+				   ARGS(7),           1u << 12,          1u << 31 };
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {

@@ -70,6 +70,41 @@ static void armed(u32 bits)
 	assert_int_equal(choice.n, __builtin_popcount(bits));
 }
 
+/* Callers of chosen functions that are traced anyway; with neither tracer of everything. */
+static void stacks_of_the_chosen(void **state)
+{
+	static const char *const reads[] = { "vfs_read" }, *const none[] = { "vfs_open" };
+	static struct ftrace_site many[TRACE_MAX_STACK_SITES + 1];
+	struct choose_input all = { .sites = { many, ARRAY_SIZE(many), 6 << 16 }, .func = func };
+	struct trace_opts o = { .tracer = "function", .stack = reads, .n_stack = 1 };
+
+	(void)state;
+	assert_int_equal(choose(&o), 0);
+	assert_int_equal(what(READ), AGENT_SITE_STACK);
+	assert_int_equal(what(OVERLAY), AGENT_SITE_STACK);
+	assert_int_equal(what(WRITE), 0);
+	choice_deinit(&choice);
+	o.stack = none; /* in use by the guest */
+	assert_int_equal(choose(&o), -ENOENT);
+	assert_int_equal(err.code, ERR_FILTER_EMPTY);
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i].name = "vfs_read";
+	o.stack = reads;
+	assert_int_equal(choose_sites(&all, &o, &choice, &err), -EINVAL);
+	assert_int_equal(err.code, ERR_STACK_FILTER);
+	all.sites.n = TRACE_MAX_STACK_SITES;
+	assert_int_equal(choose_sites(&all, &o, &choice, &err), 0);
+	choice_deinit(&choice);
+	o.stack_depth = AGENT_MAX_STACK + 1;
+	assert_int_equal(choose_check(&o, &err), -EINVAL);
+	o.stack_depth = 3;
+	assert_int_equal(choose_check(&o, &err), 0);
+	o.n_stack = 0;
+	assert_int_equal(choose_check(&o, &err), -EINVAL);
+	o = (struct trace_opts){ .tracer = "syscalls", .stack = reads, .n_stack = 1 };
+	assert_int_equal(choose_check(&o, &err), -EINVAL);
+}
+
 static void roots_are_armed_too(void **state)
 {
 	static const char *const filter[] = { "vfs_write" }, *const graph[] = { "do_exit",
@@ -184,6 +219,7 @@ static void options_of_the_other_tracer(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(stacks_of_the_chosen),
 		cmocka_unit_test(roots_are_armed_too),
 		cmocka_unit_test(names_what_matches_nothing),
 		cmocka_unit_test(values_follow_prototypes),

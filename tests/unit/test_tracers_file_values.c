@@ -58,7 +58,7 @@ static bool fake_func(void *arg, u64 ip, struct kernel_func *ret)
 	return n % 3;
 }
 
-static const struct output_names names = { fake_sym, NULL, fake_func };
+static const struct output_names names = { fake_sym, NULL, fake_func, NULL };
 
 static struct trace_record make_record(u64 seq)
 {
@@ -178,6 +178,98 @@ static void values_come_back(void **state)
 	buf_deinit(&b);
 }
 
+/* Two enums of one function, and what it returns: names go with the values that occur. */
+static bool enum_func(void *arg, u64 ip, struct kernel_func *ret)
+{
+	(void)arg;
+	(void)ip;
+	*ret = (struct kernel_func){ .n_params = 3,
+				     .n_regs = 3,
+				     .ret = { .name = "",
+					      .type = "e",
+					      .size = 4,
+					      .kind = KERNEL_VAL_ENUM,
+					      .btf_id = 70 },
+				     .params = { { .name = "a",
+						   .type = "e",
+						   .size = 4,
+						   .kind = KERNEL_VAL_ENUM,
+						   .btf_id = 70 },
+						 { .name = "n",
+						   .type = "int",
+						   .size = 4,
+						   .reg = 1,
+						   .kind = KERNEL_VAL_SIGNED },
+						 { .name = "b",
+						   .type = "g",
+						   .size = 8,
+						   .reg = 2,
+						   .kind = KERNEL_VAL_ENUM,
+						   .btf_id = 71 } } };
+	return true;
+}
+
+static const char *enum_name(void *arg, const struct kernel_val *v, s64 val)
+{
+	(void)arg;
+	if (v->btf_id == 70)
+		return val == -3 ? "BLUE" : val == 1 ? "RED" : NULL;
+	assert_int_equal(v->btf_id, 71);
+	return val == 1ll << 40 ? "HUGE" : NULL;
+}
+
+static void enumerators_come_back(void **state)
+{
+	static const struct output_names with = { fake_sym, NULL, enum_func, enum_name };
+	struct output_meta meta = { .tracer = "function_graph", .vcpus = 1, .args = true };
+	struct trace_record r = {
+		.type = TRACE_GRAPH_ENTRY, .ip = BASE, .parent = BASE + 16, .n_args = 3
+	};
+	struct output_names got;
+	struct rec_writer *w;
+	struct rec_reader *reader;
+	struct kernel_func f;
+	struct buf b = { 0 };
+	size_t len = 0;
+	enum rec_kind kind;
+
+	(void)state;
+	assert_int_equal(rec_writer_create(&meta, &w, NULL), 0);
+	rec_writer_head(w, &b);
+	for (u32 i = 0; i < 300; i++) {
+		r.seq = i + 1;
+		r.args[0] = i % 2 ? 0x12345678fffffffd : 1; /* what is above it is left over */
+		r.args[2] = i % 3 ? 1ull << 40 : 5;
+		rec_writer_add(w, &b, &r, &with);
+		if (i == 10)
+			len = b.len;
+	}
+	assert_true(b.len - len < 290 * 24); /* not again and again */
+	r.seq++;
+	r.type = TRACE_GRAPH_RETURN;
+	r.has_retval = true;
+	r.retval = 1;
+	rec_writer_add(w, &b, &r, &with);
+	rec_writer_end(w, &b, &meta);
+	rec_writer_destroy(w);
+	assert_int_equal(rec_reader_open_mem(b.data, b.len, &reader, NULL), 0);
+	got = rec_reader_names(reader);
+	do {
+		assert_int_equal(rec_reader_next(reader, &kind, &r, NULL), 0);
+	} while (kind == REC_RECORD);
+	assert_int_equal(kind, REC_END);
+	assert_true(got.func(got.arg, BASE, &f));
+	assert_string_equal(got.enumerator(got.arg, &f.params[0], -3), "BLUE");
+	assert_string_equal(got.enumerator(got.arg, &f.params[0], 1), "RED");
+	assert_null(got.enumerator(got.arg, &f.params[0], 2));
+	assert_string_equal(got.enumerator(got.arg, &f.params[2], 1ll << 40), "HUGE");
+	assert_null(got.enumerator(got.arg, &f.params[2], 5));
+	assert_string_equal(got.enumerator(got.arg, &f.ret, 1), "RED");
+	assert_null(got.enumerator(got.arg, &f.ret, -3)); /* did not occur */
+	rec_reader_close(reader);
+	buf_deinit(&b);
+}
+
 /* One symbol and then a chunk: what reading its first item gives. */
 static int read_forged(u8 version, u8 type, const void *payload, u32 len, struct trace_record *rec)
 {
@@ -278,6 +370,7 @@ static void forged_values_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(enumerators_come_back),
 		cmocka_unit_test(values_come_back),
 		cmocka_unit_test(older_versions_are_read),
 		cmocka_unit_test(forged_values_are_refused),

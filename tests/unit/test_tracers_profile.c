@@ -21,7 +21,7 @@ static int setup(void **state)
 {
 	(void)state;
 	pid = 7;
-	p = profile_create();
+	p = profile_create(true);
 	return !p;
 }
 
@@ -126,6 +126,30 @@ static void sums(void **state)
 		  "a:b?7;f1;f2;f3 10\n");
 }
 
+/* graph-time off: each call without its callees, but the callers' callees are whole */
+static void without_graph_time(void **state)
+{
+	(void)state;
+	profile_destroy(p);
+	p = profile_create(false);
+	assert_non_null(p);
+	for (u32 i = 0; i < 2; i++) {
+		enter(1, 0);
+		enter(2, 1);
+		enter(3, 2);
+		leave(3, 2, 10);
+		leave(2, 1, 30 + 10 * i);
+		leave(1, 0, 100);
+	}
+	check(1, 2, 70 + 60, 70 + 60);
+	check(2, 2, 20 + 30, 20 + 30);
+	check(3, 2, 20, 20);
+	assert_int_equal(row(2)->min_ns, 20);
+	assert_int_equal(row(2)->max_ns, 30);
+	assert_true(fabs(row(2)->avg_ns - 25) < 1e-9);
+	assert_true(fabs(row(2)->stddev_ns - sqrt(50)) < 1e-9);
+}
+
 static void what_is_not_seen_to_return(void **state)
 {
 	(void)state;
@@ -204,6 +228,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(sums, setup, teardown),
+		cmocka_unit_test_setup_teardown(without_graph_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_not_seen_to_return, setup, teardown),
 		cmocka_unit_test_setup_teardown(idle_tasks_are_one_a_cpu, setup, teardown),
 		cmocka_unit_test_setup_teardown(more_than_there_is_room_for, setup, teardown),

@@ -104,7 +104,7 @@ static void reads_in_order_and_says_what_is_gone(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(store_create(1000, WORDS, &s, NULL), 0); /* 1024 */
+	assert_int_equal(store_create(1000, WORDS, true, &s, NULL), 0); /* 1024 */
 	assert_int_equal(read_some(s, 0, buf, 10, &n, &oldest), 0);
 	assert_int_equal(n, 0);
 	append(s, 1, 1000, 50);
@@ -148,7 +148,7 @@ static void names_are_given_up_with_their_records(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(store_create(4096, WORDS, &s, NULL), 0);
+	assert_int_equal(store_create(4096, WORDS, true, &s, NULL), 0);
 	for (u64 i = 1; i < 400000; i += 1000)
 		append(s, i, 1000, 100003); /* 100,003 names, 4096 of them at a time */
 	for (u64 after = 400000 - 4096; after < 400000; after += n) {
@@ -171,7 +171,7 @@ static void too_many_names_are_counted(void **state)
 	size_t n;
 
 	(void)state;
-	assert_int_equal(store_create(65536, WORDS, &s, NULL), 0);
+	assert_int_equal(store_create(65536, WORDS, true, &s, NULL), 0);
 	for (u64 i = 1; i <= 20000; i++) {
 		r = make_record(i, 1000000);
 		store_append(s, &r, 1);
@@ -193,9 +193,9 @@ static void refuses_silly_sizes(void **state)
 	struct err err;
 
 	(void)state;
-	assert_int_equal(store_create(UINT32_MAX, WORDS, &s, &err), -EINVAL);
+	assert_int_equal(store_create(UINT32_MAX, WORDS, true, &s, &err), -EINVAL);
 	assert_int_equal(err.code, ERR_BAD_REQUEST);
-	assert_int_equal(store_create(0, WORDS, &s, &err), 0);
+	assert_int_equal(store_create(0, WORDS, true, &s, &err), 0);
 	store_destroy(s);
 	store_destroy(NULL);
 }
@@ -253,7 +253,7 @@ static void readers_see_each_record_once(void **state)
 	struct store *s;
 
 	(void)state;
-	assert_int_equal(store_create(8192, WORDS, &s, NULL), 0);
+	assert_int_equal(store_create(8192, WORDS, true, &s, NULL), 0);
 	for (size_t i = 0; i < ARRAY_SIZE(res); i++) {
 		res[i] = (struct reader_result){ .s = s, .done = &done };
 		assert_int_equal(pthread_create(&threads[i], NULL, reader, &res[i]), 0);

@@ -173,7 +173,7 @@ static void there_and_back(void **state)
 
 	(void)state;
 	write_calls(&l);
-	assert_int_equal(store_create((u32)l.n, TRACE_MAX_ARGS, &store, NULL), 0);
+	assert_int_equal(store_create((u32)l.n, TRACE_MAX_ARGS, false, &store, NULL), 0);
 	store_append(store, l.v, l.n);
 	for (;;) {
 		struct trace_page page = { .buf = out, .max = ARRAY_SIZE(out) };

@@ -36,7 +36,14 @@ static bool func(void *arg, u64 ip, struct kernel_func *ret)
 	return known;
 }
 
-static const struct output_names names = { sym, NULL, func };
+static const char *enumerator(void *arg, const struct kernel_val *v, s64 val)
+{
+	(void)arg;
+	assert_int_equal(v->kind, KERNEL_VAL_ENUM);
+	return val == -3 ? "BLUE" : NULL;
+}
+
+static const struct output_names names = { sym, NULL, func, enumerator };
 
 #define VAL(n, t, s, r, k)                                                        \
 	{                                                                         \
@@ -128,7 +135,9 @@ static void arguments(void **state)
 		  "f(l=-9223372036854775808) <-caller\n",
 		  "\"value\":\"0x8000000000000000\",\"text\":\"-9223372036854775808\"}" },
 		{ VAL("e", "", 4, 0, ENUM), 3, "f(e=3) <-caller\n",
-		  "\"type\":\"enum\",\"value\":\"0x3\"" },
+		  "\"type\":\"enum\",\"value\":\"0x3\",\"text\":\"3\"}" },
+		{ VAL("e", "color", 4, 0, ENUM), 0x12345678fffffffd, "f(e=-3) <-caller\n",
+		  "\"value\":\"0xfffffffd\",\"text\":\"-3 (BLUE)\"}" },
 		{ VAL("", "", 8, 0, POINTER), 0, "f(0x0) <-caller\n",
 		  "{\"name\":\"\",\"type\":\"void *\",\"value\":\"0x0\"" },
 		{ VAL("s", "pair", 8, 0, OTHER), 9, "f(s=(STRUCT)[0x9]) <-caller\n",

@@ -22,7 +22,7 @@ static int create(struct export *x, struct err *err)
 	struct folded *f = x->priv = calloc(1, sizeof(*f));
 
 	if (f)
-		f->profile = profile_create();
+		f->profile = profile_create(true);
 	return f && f->profile ? 0
 			       : err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
 }

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The recording writer's definitions: names, tasks, stacks, prototypes. See rec_format.h. */
+#include "tracers/rec_varint.h"
+#include "tracers/rec_writer_priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool seen_grow(struct rec_writer *w)
+{
+	size_t slots = w->seen_slots * 2;
+	struct seen *bigger = calloc(slots, sizeof(*bigger));
+
+	if (!bigger)
+		return false;
+	for (size_t i = 0; i < w->seen_slots; i++) {
+		size_t h;
+
+		if (!w->seen[i].id_plus_1)
+			continue;
+		h = (w->seen[i].addr * 0x9e3779b97f4a7c15) >> 32 & (slots - 1);
+		while (bigger[h].id_plus_1)
+			h = (h + 1) & (slots - 1);
+		bigger[h] = w->seen[i];
+	}
+	free(w->seen);
+	w->seen = bigger;
+	w->seen_slots = slots;
+	return true;
+}
+
+static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
+		       const struct output_names *names)
+{
+	struct kernel_sym sym = { .name = "", .type = 0 };
+	u64 off = 0;
+	u16 name_len, module_len;
+	bool is_new;
+	u8 *p, *start;
+
+	if (!names->sym(names->arg, addr, &sym, &off))
+		sym = (struct kernel_sym){ .name = "" };
+	else if (!sym.type)
+		sym.type = '?';
+	name_len = (u16)strnlen(sym.name, REC_NAME_MAX);
+	module_len = (u16)(sym.module ? strnlen(sym.module, REC_NAME_MAX) : 0);
+	start = p =
+		rec_chunk_open(w, out, REC_CHUNK_SYM,
+			       8 + 2 * REC_VARINT_MAX + 1 + 2 + name_len + 2 + module_len, &is_new);
+	if (!p)
+		return;
+	memcpy(p, &addr, 8);
+	p = put_varint(p + 8, off);
+	p = put_varint(p, sym.size_bytes);
+	*p++ = (u8)sym.type;
+	memcpy(p, &name_len, 2);
+	memcpy(p + 2, sym.name, name_len);
+	p += 2 + name_len;
+	memcpy(p, &module_len, 2);
+	if (module_len)
+		memcpy(p + 2, sym.module, module_len);
+	rec_chunk_seal(w, out, start, p + 2 + module_len);
+}
+
+/* The number of @addr, defined if need be. */
+u32 rec_sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct output_names *names)
+{
+	size_t h = (addr * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+
+	for (; w->seen[h].id_plus_1; h = (h + 1) & (w->seen_slots - 1)) {
+		if (w->seen[h].addr == addr)
+			return w->seen[h].id_plus_1 - 1;
+	}
+	if (w->n_seen >= w->seen_slots / 2) {
+		if (!seen_grow(w)) {
+			out->failed = true;
+			return 0;
+		}
+		return rec_sym_id(w, out, addr, names);
+	}
+	w->seen[h] = (struct seen){ .addr = addr, .id_plus_1 = (u32)++w->n_seen };
+	define_sym(w, out, addr, names);
+	return w->seen[h].id_plus_1 - 1;
+}
+
+static bool same_task(const struct task *t, const struct trace_record *r)
+{
+	return t->pid == r->pid && t->tgid == r->tgid && t->used &&
+	       !memcmp(t->comm, r->comm, TRACE_COMM_LEN);
+}
+
+static void define_task(struct rec_writer *w, struct buf *out, u32 slot)
+{
+	const struct task *t = &w->tasks[slot];
+	u8 len = (u8)strnlen(t->comm, TRACE_COMM_LEN), *p, *start;
+	bool is_new;
+
+	start = p = rec_chunk_open(w, out, REC_CHUNK_TASK, 3 * REC_VARINT_MAX + 1 + len, &is_new);
+	if (!p)
+		return;
+	p = put_varint(p, slot);
+	p = put_varint(p, t->pid);
+	p = put_varint(p, t->tgid);
+	*p++ = len;
+	memcpy(p, t->comm, len);
+	rec_chunk_seal(w, out, start, p + len);
+}
+
+/* The slot of @r's task, defined if need be: four candidates by hash, the victim goes round. */
+u32 rec_task_slot(struct rec_writer *w, struct buf *out, const struct trace_record *r)
+{
+	struct trace_record key = { .pid = r->pid, .tgid = r->tgid };
+	u64 word[2];
+	u32 base, slot;
+
+	/* strncpy's padding with zeros is wanted: names compare by all their bytes */
+	memcpy(key.comm, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
+	if (same_task(&w->tasks[w->last_task], &key))
+		return w->last_task;
+	memcpy(word, key.comm, sizeof(word));
+	base = (u32)(((word[0] ^ word[1] ^ key.pid) * 0x9e3779b97f4a7c15) >> 40) %
+	       (REC_TASK_SLOTS / TASK_WAYS) * TASK_WAYS;
+	for (slot = base; slot < base + TASK_WAYS; slot++) {
+		if (same_task(&w->tasks[slot], &key))
+			return w->last_task = slot;
+	}
+	for (slot = base; slot < base + TASK_WAYS && w->tasks[slot].used; slot++)
+		;
+	if (slot == base + TASK_WAYS)
+		slot = base + w->victim++ % TASK_WAYS;
+	w->tasks[slot] = (struct task){ .pid = key.pid, .tgid = key.tgid, .used = true };
+	memcpy(w->tasks[slot].comm, key.comm, TRACE_COMM_LEN);
+	define_task(w, out, slot);
+	return w->last_task = slot;
+}
+
+static u8 *put_name(u8 *p, const char *name)
+{
+	u16 len = (u16)strnlen(name, REC_VAL_NAME);
+
+	memcpy(p, &len, 2);
+	memcpy(p + 2, name, len);
+	return p + 2 + len;
+}
+
+static u8 *put_val(u8 *p, const struct kernel_val *v)
+{
+	*p++ = (u8)v->kind;
+	*p++ = v->size;
+	*p++ = v->reg;
+	return put_name(put_name(p, v->name), v->type);
+}
+
+#define VAL_MAX (3 + 2 * (2 + REC_VAL_NAME))
+
+/* The name of @val, of what @which says, if it has one and is not in the file. */
+static void define_enum(struct rec_writer *w, struct buf *out, u64 which,
+			const struct kernel_val *v, u64 word, const struct output_names *names)
+{
+	u32 spare = v->size && v->size < 8 ? 64 - 8u * v->size : 0;
+	s64 val = (s64)(word << spare) >> spare;
+	struct seen_enum *e = &w->enums[((which ^ (u64)val << 20) * 0x9e3779b97f4a7c15) >> 52];
+	const char *name;
+	u8 *p, *start;
+	bool is_new;
+
+	_Static_assert(ENUM_SLOTS == 1 << (64 - 52), "the hash");
+	if (e->which == which && e->val == val)
+		return;
+	*e = (struct seen_enum){ which, val };
+	name = names->enumerator(names->arg, v, val);
+	if (!name)
+		return;
+	start = p = rec_chunk_open(w, out, REC_CHUNK_ENUM,
+				   2 * REC_VARINT_MAX + 1 + 2 + REC_VAL_NAME, &is_new);
+	if (!p)
+		return;
+	p = put_varint(p, (which >> 8) - 1);
+	*p++ = (u8)which;
+	p = put_name(put_varint(p, zigzag(val)), name);
+	rec_chunk_seal(w, out, start, p);
+}
+
+/* The names of @r's values, where its function's prototype has enums. */
+void rec_define_enums(struct rec_writer *w, struct buf *out, u32 id, const struct trace_record *r,
+		      const struct output_names *names)
+{
+	size_t h = (r->ip * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+	u64 which = (id + 1ull) << 8;
+	struct kernel_func f;
+
+	while (w->seen[h].id_plus_1 && w->seen[h].addr != r->ip)
+		h = (h + 1) & (w->seen_slots - 1);
+	if (!w->seen[h].enums || !names->enumerator || !names->func(names->arg, r->ip, &f))
+		return;
+	if (!w->enums)
+		w->enums = calloc(ENUM_SLOTS, sizeof(*w->enums));
+	if (!w->enums)
+		return;
+	if (r->type == TRACE_GRAPH_RETURN) {
+		if (f.ret.kind == KERNEL_VAL_ENUM)
+			define_enum(w, out, which | UINT8_MAX, &f.ret, r->retval, names);
+		return;
+	}
+	for (u32 i = 0; i < f.n_params; i++) {
+		if (f.params[i].kind == KERNEL_VAL_ENUM && f.params[i].reg < r->n_args)
+			define_enum(w, out, which | i, &f.params[i], r->args[f.params[i].reg],
+				    names);
+	}
+}
+
+/* The prototype of the function that is symbol @id, if there is one and it is not defined yet. */
+void rec_define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
+		      const struct output_names *names)
+{
+	size_t h = (ip * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+	struct kernel_func f;
+	u8 *p, *start;
+	bool is_new;
+
+	while (w->seen[h].id_plus_1 && w->seen[h].addr != ip)
+		h = (h + 1) & (w->seen_slots - 1);
+	if (w->seen[h].proto || !names->func)
+		return;
+	w->seen[h].proto = true;
+	if (!names->func(names->arg, ip, &f))
+		return;
+	start = p =
+		rec_chunk_open(w, out, REC_CHUNK_PROTO,
+			       REC_VARINT_MAX + 2 + (1 + (size_t)f.n_params) * VAL_MAX, &is_new);
+	if (!p)
+		return;
+	w->seen[h].enums = f.ret.kind == KERNEL_VAL_ENUM;
+	for (u32 i = 0; i < f.n_params; i++)
+		w->seen[h].enums |= f.params[i].kind == KERNEL_VAL_ENUM;
+	f.ret.name = "";
+	p = put_varint(p, id);
+	*p++ = f.n_regs;
+	*p++ = f.n_params;
+	p = put_val(p, &f.ret);
+	for (u32 i = 0; i < f.n_params; i++)
+		p = put_val(p, &f.params[i]);
+	rec_chunk_seal(w, out, start, p);
+}
+
+static bool stacks_grow(struct rec_writer *w)
+{
+	size_t slots = w->stack_slots ? w->stack_slots * 2 : SEEN_MIN;
+	struct seen_stack *bigger = calloc(slots, sizeof(*bigger));
+
+	if (!bigger)
+		return false;
+	for (size_t i = 0; i < w->stack_slots; i++) {
+		size_t h = ((uintptr_t)w->stacks[i].stack * 0x9e3779b97f4a7c15) >> 32;
+
+		if (!w->stacks[i].stack)
+			continue;
+		while (bigger[h & (slots - 1)].stack)
+			h++;
+		bigger[h & (slots - 1)] = w->stacks[i];
+	}
+	free(w->stacks);
+	w->stacks = bigger;
+	w->stack_slots = slots;
+	return true;
+}
+
+static void define_stack(struct rec_writer *w, struct buf *out, const struct trace_stack *s,
+			 const struct output_names *names)
+{
+	u8 n = (u8)MIN(s->n, (u32)UINT8_MAX), *p, *start;
+	u32 sym[UINT8_MAX];
+	bool is_new;
+
+	for (u32 i = 0; i < n; i++)
+		sym[i] = rec_sym_id(w, out, trace_stack_addr(s, i) - 1, names);
+	start = p =
+		rec_chunk_open(w, out, REC_CHUNK_STACK, 1 + (size_t)n * REC_VARINT_MAX, &is_new);
+	if (!p)
+		return;
+	*p++ = n;
+	for (u32 i = 0; i < n; i++)
+		p = put_varint(p, sym[i]);
+	rec_chunk_seal(w, out, start, p);
+}
+
+/* The number of @s, defined if need be. */
+u32 rec_stack_id(struct rec_writer *w, struct buf *out, const struct trace_stack *s,
+		 const struct output_names *names)
+{
+	size_t h = ((uintptr_t)s * 0x9e3779b97f4a7c15) >> 32, mask;
+
+	if (w->n_stacks >= w->stack_slots / 2 && !stacks_grow(w)) {
+		out->failed = true;
+		return 0;
+	}
+	mask = w->stack_slots - 1;
+	while (w->stacks[h & mask].stack && w->stacks[h & mask].stack != s)
+		h++;
+	if (!w->stacks[h & mask].stack) {
+		w->stacks[h & mask] = (struct seen_stack){ s, (u32)w->n_stacks++ };
+		define_stack(w, out, s, names);
+	}
+	return w->stacks[h & mask].id;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The recording writer's state, for rec_file.c (the file, its records) and rec_write_defs.c (definitions). */
+#ifndef TRACERS_REC_WRITER_PRIV_H
+#define TRACERS_REC_WRITER_PRIV_H
+
+#include "tracers/output.h"
+#include "tracers/rec_format.h"
+
+#define SEEN_MIN   4096
+#define TASK_WAYS  4
+#define ENUM_SLOTS 4096
+
+struct seen {
+	u64 addr;
+	u32 id_plus_1; /* 0: empty */
+	bool proto; /* its prototype was looked for */
+	bool enums; /* which has enums */
+};
+
+/* The value of an enum that has its name in the file. */
+struct seen_enum {
+	u64 which; /* symbol + 1 << 8 | parameter; 0: empty */
+	s64 val;
+};
+
+struct task {
+	u32 pid, tgid;
+	char comm[TRACE_COMM_LEN];
+	bool used;
+};
+
+/* What a record is relative to, within one chunk. */
+struct rec_state {
+	u64 seq, ts_ns;
+	u32 cpu, task, ctx;
+};
+
+struct rec_writer {
+	struct output_meta meta;
+	/* the chunk under way; it ends at @open_end of the caller's buffer */
+	u8 open_type; /* 0: none */
+	u32 open_crc;
+	size_t open_start, open_end;
+	struct rec_state prev;
+	u64 last_seq;
+	/* addresses defined */
+	struct seen *seen;
+	size_t n_seen, seen_slots;
+	/* stacks defined, by address: each is kept once, for as long as the trace is */
+	struct seen_stack {
+		const struct trace_stack *stack; /* NULL: empty */
+		u32 id;
+	} * stacks;
+	size_t n_stacks, stack_slots;
+	struct seen_enum *enums; /* ENUM_SLOTS; those that find no place are defined again */
+	/* tasks defined */
+	struct task *tasks;
+	u32 victim;
+	u32 last_task; /* a guess */
+};
+
+/**
+ * rec_chunk_open - room for @max more payload bytes in a chunk of @type
+ *
+ * The chunk under way, if it is of that type, still at the end of @out and not full; else a new, empty one.
+ * NULL: no memory (@out remembers).
+ */
+u8 *rec_chunk_open(struct rec_writer *w, struct buf *out, u8 type, size_t max, bool *new_ret);
+/** rec_chunk_seal - the payload now ends at @end, what is new in it begins at @added: the chunk is whole again */
+void rec_chunk_seal(struct rec_writer *w, struct buf *out, const u8 *added, u8 *end);
+
+/* The number of an address, a task or a stack, defined if need be. */
+u32 rec_sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct output_names *names);
+u32 rec_task_slot(struct rec_writer *w, struct buf *out, const struct trace_record *r);
+u32 rec_stack_id(struct rec_writer *w, struct buf *out, const struct trace_stack *s,
+		 const struct output_names *names);
+
+/** rec_define_proto - the prototype of the function that is symbol @id, if there is one and it is not defined yet */
+void rec_define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
+		      const struct output_names *names);
+/** rec_define_enums - the names of @r's values, where its function's prototype has enums */
+void rec_define_enums(struct rec_writer *w, struct buf *out, u32 id, const struct trace_record *r,
+		      const struct output_names *names);
+
+#endif
