@@ -446,16 +446,16 @@ static bool choose(const struct call *c, const struct full_regs *r, struct place
 }
 
 /* A system call whose program's memory is read: with the return, from its registers again. */
-static agent_u64 read_user(const struct call *c, const struct full_regs *r, agent_u32 *state_ret)
+__attribute__((noinline)) static agent_u32 user_state(const struct call *c,
+						      const struct full_regs *r, agent_u32 state)
 {
 	agent_u64 regs = call_regs(r);
 
 	if (!(c->what >> AGENT_SITE_USER_SHIFT & AGENT_SITE_USER_MASK) || !regs || !in_process() ||
-	    *state_ret & (AGENT_FRAME_TASK | AGENT_FRAME_THRESHOLD))
+	    state & (AGENT_FRAME_TASK | AGENT_FRAME_THRESHOLD))
 		return 0;
-	*state_ret |= AGENT_FRAME_USER | (agent_u32)(regs - (agent_u64)&r->cell) / 8
-						 << AGENT_FRAME_DEPTH_SHIFT;
-	return regs;
+	return AGENT_FRAME_USER | (agent_u32)(regs - (agent_u64)&r->cell) / 8
+					  << AGENT_FRAME_DEPTH_SHIFT;
 }
 
 /* graph_full_caller: ftrace_graph_caller, with options */
@@ -464,7 +464,6 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 	agent_u32 state = 0, outer = 0;
 	struct place p = { NULL, 0, false };
 	struct agent_frame *f;
-	agent_u64 regs = 0;
 	struct call c;
 
 	if (!begin(&c, r))
@@ -477,11 +476,11 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 	if (unlikely(c.what & AGENT_SITE_STACK) && is_recorded(state))
 		take_stack(&c, r->cell, &r->cell, bp, outer);
 	if (c.what & AGENT_SITE_SYSCALL)
-		regs = read_user(&c, r, &state);
+		state |= user_state(&c, r, state);
 	f = follow(&c, r, state, outer, &p);
 	gate_close(&c);
-	if (f && regs)
-		f->state |= user_entry(&c, regs);
+	if (unlikely(f && f->state & AGENT_FRAME_USER))
+		f->state |= user_entry(&c, r->arg[0]);
 }
 
 /* function_full_call: function_trace_call, with arguments, task switches and callers */
