@@ -19,6 +19,9 @@
 #include "guest-agent/full_stack.h"
 #include "guest-agent/full_steps.h"
 
+#define SITES_FIRST \
+	(AGENT_OPT_SWITCHES | AGENT_OPT_FOLLOW) /* what is asked of some is not by task */
+
 #define FIND_TRIES 4 /* places of a bucket that others take while we are about to */
 #define SKIP_MAX   16 /* calls that are found out to have been left without a return */
 
@@ -139,7 +142,7 @@ static bool begin(struct call *c, const struct full_regs *r)
 	c->pid = task_pid(c->task);
 	c->ip = (agent_u32)r->ip - 5;
 	c->what = 0;
-	if (!(c->h->options & AGENT_OPT_SWITCHES) && !pid_wanted(c))
+	if (!(c->h->options & SITES_FIRST) && !pid_wanted(c))
 		return false;
 	c->what = site_what(c->h, c->ip);
 	if (unlikely(c->what & (AGENT_SITE_FORK | AGENT_SITE_EXIT))) {
@@ -152,7 +155,7 @@ static bool begin(struct call *c, const struct full_regs *r)
 		if (c->what & AGENT_SITE_HIDDEN)
 			return false;
 	}
-	return !(c->h->options & AGENT_OPT_SWITCHES) || pid_wanted(c);
+	return !(c->h->options & SITES_FIRST) || pid_wanted(c);
 }
 
 /* Behind a tail call: the caller of the function that jumped here. */
