@@ -19,6 +19,9 @@
 #include "guest-agent/full_stack.h"
 #include "guest-agent/full_steps.h"
 
+#define SITES_FIRST \
+	(AGENT_OPT_SWITCHES | AGENT_OPT_FOLLOW) /* what is asked of some is not by task */
+
 #define FIND_TRIES 4 /* places of a bucket that others take while we are about to */
 #define SKIP_MAX   16 /* calls that are found out to have been left without a return */
 
@@ -139,7 +142,7 @@ static bool begin(struct call *c, const struct full_regs *r)
 	c->pid = task_pid(c->task);
 	c->ip = (agent_u32)r->ip - 5;
 	c->what = 0;
-	if (!(c->h->options & AGENT_OPT_SWITCHES) && !pid_wanted(c))
+	if (!(c->h->options & SITES_FIRST) && !pid_wanted(c))
 		return false;
 	c->what = site_what(c->h, c->ip);
 	if (unlikely(c->what & (AGENT_SITE_FORK | AGENT_SITE_EXIT))) {
@@ -152,7 +155,7 @@ static bool begin(struct call *c, const struct full_regs *r)
 		if (c->what & AGENT_SITE_HIDDEN)
 			return false;
 	}
-	return !(c->h->options & AGENT_OPT_SWITCHES) || pid_wanted(c);
+	return !(c->h->options & SITES_FIRST) || pid_wanted(c);
 }
 
 /* Behind a tail call: the caller of the function that jumped here. */
@@ -446,16 +449,16 @@ static bool choose(const struct call *c, const struct full_regs *r, struct place
 }
 
 /* A system call whose program's memory is read: with the return, from its registers again. */
-static agent_u64 read_user(const struct call *c, const struct full_regs *r, agent_u32 *state_ret)
+__attribute__((noinline)) static agent_u32 user_state(const struct call *c,
+						      const struct full_regs *r, agent_u32 state)
 {
 	agent_u64 regs = call_regs(r);
 
 	if (!(c->what >> AGENT_SITE_USER_SHIFT & AGENT_SITE_USER_MASK) || !regs || !in_process() ||
-	    *state_ret & (AGENT_FRAME_TASK | AGENT_FRAME_THRESHOLD))
+	    state & (AGENT_FRAME_TASK | AGENT_FRAME_THRESHOLD))
 		return 0;
-	*state_ret |= AGENT_FRAME_USER | (agent_u32)(regs - (agent_u64)&r->cell) / 8
-						 << AGENT_FRAME_DEPTH_SHIFT;
-	return regs;
+	return AGENT_FRAME_USER | (agent_u32)(regs - (agent_u64)&r->cell) / 8
+					  << AGENT_FRAME_DEPTH_SHIFT;
 }
 
 /* graph_full_caller: ftrace_graph_caller, with options */
@@ -464,7 +467,6 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 	agent_u32 state = 0, outer = 0;
 	struct place p = { NULL, 0, false };
 	struct agent_frame *f;
-	agent_u64 regs = 0;
 	struct call c;
 
 	if (!begin(&c, r))
@@ -477,11 +479,11 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 	if (unlikely(c.what & AGENT_SITE_STACK) && is_recorded(state))
 		take_stack(&c, r->cell, &r->cell, bp, outer);
 	if (c.what & AGENT_SITE_SYSCALL)
-		regs = read_user(&c, r, &state);
+		state |= user_state(&c, r, state);
 	f = follow(&c, r, state, outer, &p);
 	gate_close(&c);
-	if (f && regs)
-		f->state |= user_entry(&c, regs);
+	if (unlikely(f && f->state & AGENT_FRAME_USER))
+		f->state |= user_entry(&c, r->arg[0]);
 }
 
 /* function_full_call: function_trace_call, with arguments, task switches and callers */

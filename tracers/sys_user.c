@@ -83,6 +83,15 @@ static u32 add_run(struct sys_user *u, const struct agent_user_step *run, u32 n)
 	return u->n - n + 1;
 }
 
+/* Laid out as only 64-bit programs have it; of x32 its lists of pointers, too, which the agent takes for long ones. */
+static bool is_otherwise(u8 abi, const struct plan_step *s)
+{
+	if (abi == SYSCALL_ABI_X32 &&
+	    (s->what == CAPTURE_STRINGS || s->what == CAPTURE_COUNT || s->what == CAPTURE_DATA))
+		return true;
+	return abi != SYSCALL_ABI_64 && s->wide;
+}
+
 u32 sys_user_add(struct sys_user *u, const struct syscall_entry *e, const struct plan_opts *o,
 		 bool (*leave_out)(void *arg, const struct syscall_entry *e,
 				   const struct plan_step *s),
@@ -97,7 +106,7 @@ u32 sys_user_add(struct sys_user *u, const struct syscall_entry *e, const struct
 	for (u8 i = 0; i < p.n && n < ARRAY_SIZE(run); i++) {
 		const struct plan_step *s = &p.steps[i];
 
-		if ((e->abi == SYSCALL_ABI_32 && s->wide) || (leave_out && leave_out(arg, e, s)))
+		if (is_otherwise(e->abi, s) || (leave_out && leave_out(arg, e, s)))
 			continue;
 		run[n++] = step_of(s);
 		if (s->what == CAPTURE_STRINGS && n < ARRAY_SIZE(run))

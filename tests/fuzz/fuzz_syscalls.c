@@ -16,21 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Whatever the ring says of a piece, its capture is one that others can index with. */
-static void check_pieces(const uint8_t *data, size_t size)
-{
-	struct sys_user_piece p;
-	u64 key;
-
-	for (size_t i = 0; i + sizeof(key) <= size && i < 64; i++) {
-		memcpy(&key, data + i, sizeof(key));
-		if (sys_user_piece(key, (u32)key, 8, &p))
-			must(p.capture.arg <= CAPTURE_RETURN && p.capture.what <= CAPTURE_FD &&
-				     p.capture.source <= CAPTURE_USER_EXIT,
-			     "piece");
-	}
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void must(bool cond, const char *what)

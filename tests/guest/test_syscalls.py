@@ -172,6 +172,19 @@ def resumed(b):
     b.d.delete(f"/v1/traces/{t}")
 
 
+def overtaken(b):
+    """Who comes too late for some is told how many, and goes on with the rest."""
+    t = trace(b, ["getppid"], buffer_records=1024)
+    b.g.run("syscallset getppid 2000", 60)
+    b.d.stop_trace(t)
+    records, _ = b.d.records(t)
+    lost = [r for r in records if r["type"] == "lost"]
+    calls = [r for r in records if r["type"] == "syscall"]
+    assert records[0]["type"] == "lost" and lost[0]["count"] > 0, records[0]
+    assert 100 < len(calls) < 2000, len(calls)
+    b.d.delete(f"/v1/traces/{t}")
+
+
 def recorded(b):
     """The command's recording, and its forms."""
     path = str(b.d.dir / "calls.hvft")
@@ -195,7 +208,7 @@ def test_syscalls(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         b = Bed(g, d)
-        for step in (known, chosen, resumed, recorded, execs, all_of_them, raced):
+        for step in (known, chosen, resumed, overtaken, recorded, execs, all_of_them, raced):
             print(f"{flavour}: {step.__name__}")
             step(b)
         all_given_back(g, d, truth, sites)

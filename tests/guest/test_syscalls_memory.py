@@ -5,7 +5,7 @@ from daemon import Daemon
 from graphlib import all_given_back
 from guest import Guest
 from test_syscalls import Bed, finish, texts, trace
-from testlib import LONG, each_kernel, main
+from testlib import LONG, last_kernel, main
 from truth import attach
 
 FORKS = 200 if LONG else 50
@@ -163,7 +163,7 @@ def of_32_bits(b):
     assert not others, others[0]
 
 
-@each_kernel
+@last_kernel
 def test_memory(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)

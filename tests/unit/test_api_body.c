@@ -110,6 +110,35 @@ static void graph_options_are_judged(void **state)
 	}
 }
 
+static void calls_options_are_read(void **state)
+{
+	struct body_trace b;
+	struct problem p;
+
+	(void)state;
+	assert_int_equal(parse_trace("{\"tracer\":\"syscalls\",\"pids\":[7],\"follow_forks\":true,"
+				     "\"comm\":\"ss*\",\"path\":\"/etc\",\"uid\":0,"
+				     "\"cgroup\":4294967297,\"string_max\":4096,\"fd_paths\":true,"
+				     "\"failed\":true}",
+				     &b, &p),
+			 0);
+	assert_true(b.follow_forks && b.fd_paths && b.failed);
+	assert_string_equal(b.comm, "ss*");
+	assert_string_equal(b.path, "/etc");
+	assert_true(b.has_uid && b.uid == 0 && b.has_cgroup && b.cgroup == 4294967297);
+	assert_int_equal(b.string_max, 4096);
+	body_trace_deinit(&b);
+	assert_int_equal(parse_trace("{\"tracer\":\"syscalls\"}", &b, &p), 0);
+	assert_false(b.follow_forks || b.fd_paths || b.has_uid || b.has_cgroup || b.string_max);
+	assert_true(!b.comm && !b.path);
+	body_trace_deinit(&b);
+	assert_int_equal(parse_trace("{\"tracer\":\"syscalls\",\"uid\":-1,\"cgroup\":0,"
+				     "\"string_max\":7,\"comm\":5}",
+				     &b, &p),
+			 -EINVAL);
+	assert_int_equal(p.n_errors, 4);
+}
+
 static void at_most_so_many_faults_are_told(void **state)
 {
 	struct body_trace b;
@@ -238,6 +267,7 @@ int main(void)
 		cmocka_unit_test(trace_has_defaults),
 		cmocka_unit_test(graph_options_are_read),
 		cmocka_unit_test(graph_options_are_judged),
+		cmocka_unit_test(calls_options_are_read),
 		cmocka_unit_test(at_most_so_many_faults_are_told),
 		cmocka_unit_test(changes_are_read),
 		cmocka_unit_test(markers_are_read),

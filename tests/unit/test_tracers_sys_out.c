@@ -95,7 +95,7 @@ static void ndjson_byte_for_byte(void **state)
 	assert_string_equal(
 		line.data,
 		"{\"seq\":7,\"type\":\"syscall\",\"ts_ns\":12345,\"cpu\":0,\"pid\":42,\"tgid\":41,"
-		"\"comm\":\"cat\",\"abi\":\"x86_64\",\"nr\":257,\"syscall\":\"openat\","
+		"\"comm\":\"cat\",\"uid\":0,\"cgroup\":null,\"abi\":\"x86_64\",\"nr\":257,\"syscall\":\"openat\","
 		"\"state\":\"returned\",\"duration_ns\":5000,\"args\":["
 		"{\"index\":0,\"name\":\"dfd\",\"type\":\"int\",\"value\":\"-100\","
 		"\"text\":\"AT_FDCWD\"},"

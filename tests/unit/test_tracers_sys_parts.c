@@ -85,7 +85,8 @@ static void make_event(struct syscall_event *e, struct syscall_entry *entry, u64
 				     .ts_ns = 1000000 + seed * 100,
 				     .duration_ns = next_random() >> 20,
 				     .ret = (s64)next_random(),
-				     .nr = (s32)(next_random() % 400) - 1,
+				     .nr = (s32)(next_random() % 7) -
+					   1, /* not one with a name of its own */
 				     .pid = (u32)seed + 1,
 				     .tgid = (u32)seed / 2 + 1,
 				     .cpu = (u16)(seed % 5),

@@ -265,6 +265,12 @@ void out_sys_ocsf(struct buf *b, const struct syscall_event *e, struct decoded *
 	js_close(b);
 	js_open(b, "actor");
 	put_process(b, e, false);
+	if (e->uid != SYSCALL_NO_UID) {
+		js_open(b, "user");
+		js_key(b, "uid");
+		buf_addf(b, "\"%u\"", e->uid);
+		js_close(b);
+	}
 	js_close(b);
 	put_class(b, e, a.class_uid, o->host ? o->host : "");
 	js_open(b, "unmapped");

@@ -218,6 +218,14 @@ static void fds_add(struct plan *p, const struct call_desc *c)
 	}
 	if (c->ret == R_FD)
 		fd_add(p, CAPTURE_RETURN, true);
+	for (u8 i = 0; i < c->n_variants; i++) {
+		if (c->variants[i].ret != R_FD || p->n == PLAN_STEPS)
+			continue;
+		fd_add(p, CAPTURE_RETURN, true);
+		p->steps[p->n - 1].if_arg = c->cmd_arg;
+		p->steps[p->n - 1].if_mask = c->cmd_mask ? c->cmd_mask : UINT32_MAX;
+		p->steps[p->n - 1].if_value = (u32)c->variants[i].cmd;
+	}
 }
 
 bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
@@ -227,8 +235,6 @@ bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
 	(void)plan_for(name, o, ret);
 	if (c)
 		empty_path_add(ret, c);
-	if (c && o->fd_paths)
-		fds_add(ret, c);
 	for (u8 i = 0; c && i < c->n_variants; i++) {
 		u8 from = ret->n;
 
@@ -240,6 +246,8 @@ bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
 			ret->steps[j].if_value = (u32)c->variants[i].cmd;
 		}
 	}
+	if (c && o->fd_paths)
+		fds_add(ret, c);
 	return ret->n != 0;
 }
 

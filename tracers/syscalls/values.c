@@ -239,18 +239,20 @@ static const struct {
 static void put_fd_path(struct buf *b, const struct syscall_capture *c, const u8 *p)
 {
 	u64 magic = load_le(p + 8, 8);
+	bool numbered = false;
 
 	buf_adds(b, "<");
 	for (size_t i = 0; i < ARRAY_SIZE(fd_kinds); i++) {
 		if (fd_kinds[i].magic != magic)
 			continue;
 		buf_adds(b, fd_kinds[i].name);
-		if (fd_kinds[i].numbered)
-			buf_addf(b, "[%llu]", (unsigned long long)load_le(p, 8));
+		numbered = fd_kinds[i].numbered;
 	}
-	if (c->len == CAPTURE_FD_PATH && magic != fd_kinds[0].magic && magic != fd_kinds[1].magic)
+	if (numbered)
+		buf_addf(b, "[%llu]", (unsigned long long)load_le(p, 8));
+	else if (c->len == CAPTURE_FD_PATH)
 		buf_adds(b, "/");
-	for (u32 i = CAPTURE_FD_PATH; i < c->len; i++)
+	for (u32 i = CAPTURE_FD_PATH; !numbered && i < c->len; i++)
 		put_path_byte(b, p[i]);
 	buf_adds(b, c->count ? ">(deleted)" : ">");
 }

@@ -10,7 +10,7 @@
  *                          prints how often it was found, was not, and was not there
  *   syscallmem fork N      N children that call getppid() once, each a child of the one before
  *   syscallmem uid N       getppid() as this user
- *   syscallmem cost N      getppid(), write() of 64 bytes, openat() and close(): prints ns a call
+ *   syscallmem cost N WHAT  N of getppid, write or open: openat() and close()
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -261,32 +261,21 @@ static int chain(int n)
 	return 0;
 }
 
-static long long now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ll + ts.tv_nsec;
-}
-
-static int cost(int n)
+static int cost(int n, const char *kind)
 {
 	char buf[64] = "sixty-four bytes that go nowhere";
 	int fd = open("/dev/null", O_WRONLY);
-	long long t[4];
 
-	t[0] = now();
-	for (int i = 0; i < n; i++)
-		syscall(SYS_getppid);
-	t[1] = now();
-	for (int i = 0; i < n; i++)
-		syscall(SYS_write, fd, buf, sizeof(buf));
-	t[2] = now();
-	for (int i = 0; i < n / 2; i++)
-		syscall(SYS_close, (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY, 0));
-	t[3] = now();
-	for (int i = 0; i < 3; i++)
-		printf("%lld ", (t[i + 1] - t[i]) / n);
+	for (int i = 0; i < n; i++) {
+		if (*kind == 'g')
+			syscall(SYS_getppid);
+		else if (*kind == 'w')
+			syscall(SYS_write, fd, buf, sizeof(buf));
+		else if (i & 1)
+			syscall(SYS_close, fd);
+		else
+			fd = (int)syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDONLY, 0);
+	}
 	return 0;
 }
 
@@ -318,5 +307,5 @@ int main(int argc, char **argv)
 		syscall(SYS_getppid);
 		return 0;
 	}
-	return strcmp(what, "cost") ? 2 : cost(n);
+	return strcmp(what, "cost") ? 2 : cost(n, argc > 3 ? argv[3] : "g");
 }
