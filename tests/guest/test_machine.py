@@ -264,18 +264,19 @@ def room_for_one(g):
 
 def qemu_takes(disk, *how):
     """Does QEMU start, stopped, with the disk? It takes its locks when it starts."""
-    pidfile = disk.with_suffix(".pid")
-    p = subprocess.run(["qemu-system-x86_64", "-S", "-accel", "tcg", "-machine", "q35", "-m", "32M",
-                        "-nodefaults", "-display", "none",
-                        "-drive", ",".join((f"file={disk},format=raw,if=virtio", *how)), "-pidfile", pidfile,
-                        "-daemonize"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT, text=True, timeout=60)
+    pidfile, log = disk.with_suffix(".pid"), disk.with_suffix(".log")
+    with open(log, "wb") as out:  # a file, as the one in the background may keep it open
+        p = subprocess.run(["qemu-system-x86_64", "-S", "-accel", "tcg", "-machine", "q35", "-m", "32M",
+                            "-nodefaults", "-display", "none",
+                            "-drive", ",".join((f"file={disk},format=raw,if=virtio", *how)),
+                            "-pidfile", pidfile, "-daemonize"],
+                           stdin=subprocess.DEVNULL, stdout=out, stderr=out, timeout=60)
     if p.returncode == 0:
         os.kill(int(pidfile.read_text()), signal.SIGKILL)
         process = pathlib.Path("/proc", pidfile.read_text().strip())
         wait_for("QEMU's locks are gone", lambda: not process.exists())
     else:
-        assert "another process using the image" in p.stdout, p.stdout
+        assert "another process using the image" in log.read_text(), log.read_text()
     return p.returncode == 0
 
 
