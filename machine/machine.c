@@ -184,6 +184,8 @@ void machine_stop(struct machine *m)
 {
 	life_stop(m);
 	devices_stop(m);
+	/* from now on why and how it ended stay as they are, and are seen as they are */
+	machine_end(m, EXIT_GUEST_ENDED, "the guest was ended");
 }
 
 void machine_destroy(struct machine *m)

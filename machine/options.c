@@ -116,15 +116,16 @@ static int take_disk(struct options *o, bool read_only)
 
 static bool parse_mac(const char *text, u8 *mac)
 {
-	unsigned int b[MAC_BYTES];
-	int end = 0;
+	static const char digits[] = "0123456789abcdefABCDEF";
 
-	if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%n", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
-		   &end) != MAC_BYTES ||
-	    text[end] || strspn(text, "0123456789abcdefABCDEF:") != (size_t)end)
-		return false;
-	for (u32 i = 0; i < MAC_BYTES; i++)
-		mac[i] = (u8)b[i];
+	for (u32 i = 0; i < MAC_BYTES; i++) {
+		size_t n = strspn(text, digits);
+
+		if (n < 1 || n > 2 || text[n] != (i < MAC_BYTES - 1 ? ':' : 0))
+			return false;
+		mac[i] = (u8)strtoul(text, NULL, 16);
+		text += n + 1;
+	}
 	return !(mac[0] & 1); /* a group's address is nobody's own */
 }
 

@@ -86,16 +86,30 @@ bool virtio_is_live(struct virtio_dev *d)
 	return live;
 }
 
+/* With the lock. */
+static void kick(struct virtio_dev *d, u32 queue)
+{
+	if (!d->kicked)
+		raise_event(d->wake_fd);
+	d->kicked |= 1u << queue;
+}
+
 void virtio_run_queue(struct virtio_dev *d, u32 queue)
 {
 	struct virtq *q = &d->queue[queue];
 	struct virtq_chain c;
-	u32 generation, written;
+	u32 generation, written, todo = VIRTQ_MAX_SIZE;
 
 	pthread_mutex_lock(&d->lock);
 	while (is_live(d) && !d->stopping && (!d->ops->has_work || d->ops->has_work(d, queue))) {
-		int got = virtq_pop(q, &c);
+		int got;
 
+		/* a driver that goes on giving keeps nobody from its other queues */
+		if (!todo--) {
+			kick(d, queue);
+			break;
+		}
+		got = virtq_pop(q, &c);
 		if (got < 0)
 			give_up(d);
 		if (got <= 0)
@@ -111,14 +125,6 @@ void virtio_run_queue(struct virtio_dev *d, u32 queue)
 			interrupt(d, VIRTIO_MMIO_INT_VRING);
 	}
 	pthread_mutex_unlock(&d->lock);
-}
-
-/* With the lock. */
-static void kick(struct virtio_dev *d, u32 queue)
-{
-	if (!d->kicked)
-		raise_event(d->wake_fd);
-	d->kicked |= 1u << queue;
 }
 
 void virtio_kick(struct virtio_dev *d, u32 queue)

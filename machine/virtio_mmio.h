@@ -101,7 +101,7 @@ void virtio_deinit(struct virtio_dev *d);
 void virtio_io(void *dev, u64 off, u8 *data, u32 len, bool is_write);
 
 /**
- * virtio_run_queue - handle all requests of one queue
+ * virtio_run_queue - handle the requests of one queue; after VIRTQ_MAX_SIZE of them it is kicked again
  *
  * Context: the device's thread, or a test without one; takes the lock between requests.
  */

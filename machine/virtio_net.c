@@ -28,10 +28,7 @@ static const struct {
 	{ VIRTIO_NET_F_GUEST_ECN, TUN_F_TSO_ECN },
 };
 
-static void count(u64 *what)
-{
-	__atomic_fetch_add(what, 1, __ATOMIC_RELAXED);
-}
+#define COUNT(n, what) __atomic_fetch_add(&(n)->count.what, 1, __ATOMIC_RELAXED)
 
 struct net_counters virtio_net_counters(const struct virtio_net *n)
 {
@@ -56,14 +53,17 @@ static u32 transmit(struct virtio_net *n, const struct virtq_chain *c)
 	do
 		sent = pieces ? writev(n->tap.fd, v, (int)pieces) : -1;
 	while (pieces && sent < 0 && errno == EINTR);
-	count(sent < 0 ? &n->count.tx_dropped : &n->count.tx_packets);
+	if (sent < 0)
+		COUNT(n, tx_dropped);
+	else
+		COUNT(n, tx_packets);
 	return 0;
 }
 
 static void give_up(struct virtio_net *n)
 {
 	n->broken = true;
-	count(&n->count.tap_errors);
+	COUNT(n, tap_errors);
 }
 
 /* The next packet from the tap, unless one waits. */
@@ -95,10 +95,10 @@ static u32 receive(struct virtio_net *n, const struct virtq_chain *c)
 	memcpy(n->packet + offsetof(struct virtio_net_hdr_v1, num_buffers), &one.num_buffers,
 	       sizeof(one.num_buffers));
 	if (!virtq_write(c, 0, n->packet, len)) {
-		count(&n->count.rx_dropped);
+		COUNT(n, rx_dropped);
 		return 0;
 	}
-	count(&n->count.rx_packets);
+	COUNT(n, rx_packets);
 	return len;
 }
 

@@ -29,10 +29,10 @@ EMULATED = ("lpj=1000000 no_timer_check noxsave rodata=off "
             "param_sysfs_init,serial_pci_driver_init,exar_pci_driver_init")
 
 
-def small_kernel():
-    """Directory of the small kernel, if it is built."""
-    p = subprocess.run([TOP / "tests/kernels/build-small", "--cached"], stdout=subprocess.PIPE,
-                       stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+def small_kernel(devices=False):
+    """Directory of the small kernel, or of the one with drivers for all devices, if it is built."""
+    p = subprocess.run([TOP / "tests/kernels/build-small", "--cached", *(["--devices"] if devices else [])],
+                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     if p.returncode == 77:
         raise Skip(p.stderr.strip())
     if p.returncode:
@@ -116,10 +116,12 @@ class SmallGuest:
     append:  more of the kernel command line; what comes later counts
     extra:   more arguments for hvftrace-vmm
     reboot:  a reset brings it back; else it is its end
+    devices: the kernel with drivers for all devices
     """
 
     def __init__(self, image="vmlinux", mem=64, cpus=2, append="acpi=off", extra=(), timeout=240,
-                 reboot=False):
+                 reboot=False, devices=False):
+        self.devices = devices
         extra = [*extra] if reboot else [*extra, "--no-reboot"]
         self.image, self.mem, self.cpus, self.append, self.extra = image, mem, cpus, append, extra
         self.timeout = timeout
@@ -133,12 +135,12 @@ class SmallGuest:
 
     def start(self):
         need_kvm()
-        kernel = small_kernel()
+        kernel = small_kernel(self.devices)
         self.symbols = self._read_map(kernel / "System.map")
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-small-"))
         self.console_path, self.log_path = self.dir / "console.log", self.dir / "vmm.log"
         self.socket_path = self.dir / "input"
-        self.control_path, self.vsock_path = self.dir / "control", self.dir / "vsock"
+        self.control_path = self.dir / "control"
         start = time.monotonic()
         try:
             self._start(kernel / self.image, make_initrd(self.dir))
@@ -154,7 +156,7 @@ class SmallGuest:
         args = [binary("hvftrace-vmm"), "--kernel", kernel, "--initrd", initrd,
                 "--cpus", str(self.cpus), "--memory", f"{self.mem}M", "--console", self.console_path,
                 "--input", self.socket_path, "--control", self.control_path,
-                "--vsock", self.vsock_path, "--append", boot_line(self.append)]
+                "--append", boot_line(self.append)]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(args + self.extra, stdin=subprocess.DEVNULL, stdout=log,
                                             stderr=log, start_new_session=True, preexec_fn=die_with_parent)

@@ -292,44 +292,6 @@ static void test_acpi(void **state)
 	assert_int_equal(acpi_write(&m, gpa(BOOT_ACPI), BOOT_ACPI_BYTES, &c, NULL), -EINVAL);
 }
 
-/* What stock kernels interpret is what iasl, which is written by the same people, finds nothing wrong with. */
-static void test_acpi_compiles(void **state)
-{
-	static const char check[] =
-		"iasl -p \"$1\" -d \"$1\" >\"$1.log\" 2>&1 && ! grep -iE 'error|warning' "
-		"\"$1.log\" && iasl -p \"$1\" \"$1.dsl\" 2>&1 | "
-		"grep -q ' 0 Errors, 0 Warnings'";
-	struct virtio_place places[10];
-	struct acpi_config c = { 4, places, 10 };
-	char dir[] = "/tmp/hvf-acpi-XXXXXX", dsdt[64], command[512];
-	const u8 *t;
-	FILE *f;
-
-	(void)state;
-	if (system("command -v iasl >/dev/null 2>&1") != 0)
-		skip();
-	for (u32 i = 0; i < 10; i++)
-		places[i] = (struct virtio_place){ 0xd0000000u + i * 0x1000u, 5 + i };
-	assert_int_equal(acpi_write(&m, gpa(BOOT_ACPI), BOOT_ACPI_BYTES, &c, NULL), 0);
-	t = table(field(mem_at(&m, gpa(BOOT_ACPI), 36), 24, 8), "XSDT");
-	t = table(field(table(field(t, 36, 8), "FACP"), 140, 8), "DSDT");
-	assert_non_null(mkdtemp(dir));
-	snprintf(dsdt, sizeof(dsdt), "%s/dsdt", dir);
-	f = fopen(dsdt, "we");
-	assert_non_null(f);
-	assert_int_equal(fwrite(t, 1, field(t, 4, 4), f), field(t, 4, 4));
-	fclose(f);
-	snprintf(command, sizeof(command), "sh -c '%s' sh %s", "set -e; sh \"$1.sh\" \"$1\"", dsdt);
-	snprintf(dsdt + strlen(dsdt), 4, ".sh");
-	f = fopen(dsdt, "we");
-	assert_non_null(f);
-	fputs(check, f);
-	fclose(f);
-	assert_int_equal(system(command), 0);
-	snprintf(command, sizeof(command), "rm -r %s", dir);
-	assert_int_equal(system(command), 0);
-}
-
 static void test_boot_load(void **state)
 {
 	struct boot_config c = { .kernel = path, .cmdline = "console=ttyS0", .cpus = 2 };
@@ -413,7 +375,6 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bad_elfs, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_mptable, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_acpi, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_acpi_compiles, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_boot_load, set_up, tear_down),
 		cmocka_unit_test(test_cpuid),
 	};

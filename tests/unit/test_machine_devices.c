@@ -469,7 +469,7 @@ static void test_ram_comes_back(void **state)
 
 	(void)state;
 	assert_int_equal(mem_init(&m, 4 * GIB, NULL), 0);
-	for (u8 i = 0; i < ARRAY_SIZE(places); i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
 		byte = (u8)(i + 1);
 		assert_true(mem_write(&m, gpa(places[i]), &byte, 1));
 	}
@@ -483,7 +483,7 @@ static void test_ram_comes_back(void **state)
 		struct stat st;
 
 		assert_int_equal(mem_restore(&m, &copy, NULL), 0);
-		for (u8 k = 0; k < ARRAY_SIZE(places); k++) {
+		for (size_t k = 0; k < ARRAY_SIZE(places); k++) {
 			assert_true(mem_read(&m, gpa(places[k]), &byte, 1));
 			assert_int_equal(byte, k + 1);
 		}

@@ -106,7 +106,7 @@ static void arrive(u8 fill, u32 len)
 
 static void test_receives(void **state)
 {
-	u64 at;
+	u64 at = 0;
 
 	(void)state;
 	connect_card(HEADER);
