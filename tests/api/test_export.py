@@ -27,7 +27,7 @@ FORMATS = {"trace.dat": ("application/vnd.trace-cmd.trace-dat", ".dat"),
            "folded": ("text/plain", ".folded"),
            "speedscope": ("application/json", ".speedscope.json"),
            "ctf": ("application/x-tar", ".ctf.tar")}
-RECORDS = 8000
+RECORDS = 6000
 LOST = 12
 NPM = pathlib.Path(os.environ.get("HVF_CACHE", pathlib.Path.home() / ".cache/hvftrace")) / "npm/node_modules"
 WORK = tempfile.TemporaryDirectory(prefix="hvf-export-")
@@ -382,7 +382,7 @@ class Command(TestCase):
 
     def test_a_cut_recording(self):
         cut = pathlib.Path(WORK.name) / "cut.hvft"
-        cut.write_bytes(recording("graph").read_bytes()[:60000])
+        cut.write_bytes(recording("graph").read_bytes()[:40000])
         err = self.fails(cut, "-f", "chrome", "-o", f"{WORK.name}/cut.json")
         self.assertIn("those are exported", err)
         doc = json.loads(pathlib.Path(f"{WORK.name}/cut.json").read_text())
