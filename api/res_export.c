@@ -167,6 +167,10 @@ static int job_start(struct export_job *j, struct trace_entry *t, const struct e
 	int r;
 
 	trace_get_info(t->trace, &info);
+	if (opts->host_trace_id && !info.zero_mono_ns)
+		return err_set(err, -EAGAIN, ERR_CONFLICT, 0,
+			       "no record has come yet, so where the guest's clock stands to the "
+			       "host's is not known");
 	stream_fill_meta(&meta, t, 0);
 	meta.boot_ns = info.boot_ns;
 	j->trace = t;

@@ -450,6 +450,16 @@ class Api(DaemonCase):
         self.problem(self.get_export(t, "folded"), 400, "bad_request")
         self.problem(self.get_export("t99", "chrome"), 404, "not_found")
 
+    def test_merging_with_a_host(self):
+        self.d.attach("fake-quiet")
+        t = self.d.trace()
+        path = f"/v1/traces/{t}/export?format=trace.dat&host_trace_id="
+        self.problem(self.d.request("GET", path + "0123456789abcdef"), 409, "conflict")
+        for bad in ("", "x", "0123456789ABCDEF", "0123456789abcdef0"):
+            self.problem(self.d.request("GET", path + bad), 400, "bad_request")
+        path = path.replace("trace.dat", "ctf")
+        self.problem(self.d.request("GET", path + "0123456789abcdef"), 400, "bad_request")
+
     def test_a_client_that_leaves(self):
         self.d.attach("fake-fast")
         t = self.d.trace(tracer="function_graph", filter=["vfs_*"])
