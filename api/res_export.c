@@ -169,6 +169,10 @@ static int job_start(struct export_job *j, struct trace_entry *t, const struct e
 	int r;
 
 	trace_get_info(t->trace, &info);
+	if (opts->host_trace_id && !info.zero_mono_ns)
+		return err_set(err, -EAGAIN, ERR_CONFLICT, 0,
+			       "no record has come yet, so where the guest's clock stands to the "
+			       "host's is not known");
 	stream_fill_meta(&meta, t, 0);
 	meta.boot_ns = info.boot_ns;
 	j->trace = t;
@@ -180,8 +184,12 @@ static int job_start(struct export_job *j, struct trace_entry *t, const struct e
 	export_head(j->export, &j->out);
 	if (info.n_lost) /* where they were is not kept */
 		export_lost(j->export, &j->out, info.n_lost);
-	while ((j->format->flags & EXPORT_LATE) && j->stage == STAGE_RECORDS) {
-		take_records(j);
+	/* sorting, too, which comes before the first byte: the HTTP thread is not to do that */
+	while ((j->format->flags & EXPORT_LATE) && j->stage != STAGE_DONE && !j->out.len) {
+		if (j->stage == STAGE_RECORDS)
+			take_records(j);
+		else if (!export_end(j->export, &j->out))
+			j->stage = STAGE_DONE;
 		r = export_check(j->export, err);
 		if (r < 0)
 			return r;

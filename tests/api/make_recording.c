@@ -89,7 +89,7 @@ static void set_task(struct trace_record *r, u32 task)
 	r->pid = task ? 100 + task : 0;
 	r->tgid = task ? 100 + task / 2 * 2 : 0;
 	r->cpu = (u16)(task % CPUS);
-	snprintf(r->comm, sizeof(r->comm), "task;%u \"x\"", task / 2);
+	snprintf(r->comm, sizeof(r->comm), "task;%u \"x\"", task / 2 % 100);
 	if (!task)
 		snprintf(r->comm, sizeof(r->comm), "swapper/0");
 }
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 	u64 n = argc > 2 ? strtoull(argv[2], NULL, 0) : 0;
 	u64 lost = argc > 3 ? strtoull(argv[3], NULL, 0) : 0;
 	const char *kind = argc > 1 ? argv[1] : "";
-	bool half = false, syscalls = strcmp(kind, "syscalls") == 0;
+	bool half = false, failed, syscalls = strcmp(kind, "syscalls") == 0;
 	struct err err = { 0 };
 
 	if (!n) {
@@ -213,5 +213,7 @@ int main(int argc, char **argv)
 		return 1;
 	rec_store_destroy(m.store);
 	rec_writer_destroy(m.writer);
-	return fflush(stdout) || buf_failed(&m.out);
+	failed = buf_failed(&m.out);
+	buf_deinit(&m.out);
+	return fflush(stdout) || failed;
 }

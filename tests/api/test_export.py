@@ -27,7 +27,7 @@ FORMATS = {"trace.dat": ("application/vnd.trace-cmd.trace-dat", ".dat"),
            "folded": ("text/plain", ".folded"),
            "speedscope": ("application/json", ".speedscope.json"),
            "ctf": ("application/x-tar", ".ctf.tar")}
-RECORDS = 8000
+RECORDS = 6000
 LOST = 12
 NPM = pathlib.Path(os.environ.get("HVF_CACHE", pathlib.Path.home() / ".cache/hvftrace")) / "npm/node_modules"
 WORK = tempfile.TemporaryDirectory(prefix="hvf-export-")
@@ -382,7 +382,7 @@ class Command(TestCase):
 
     def test_a_cut_recording(self):
         cut = pathlib.Path(WORK.name) / "cut.hvft"
-        cut.write_bytes(recording("graph").read_bytes()[:60000])
+        cut.write_bytes(recording("graph").read_bytes()[:40000])
         err = self.fails(cut, "-f", "chrome", "-o", f"{WORK.name}/cut.json")
         self.assertIn("those are exported", err)
         doc = json.loads(pathlib.Path(f"{WORK.name}/cut.json").read_text())
@@ -449,6 +449,16 @@ class Api(DaemonCase):
         self.problem(self.d.request("GET", f"/v1/traces/{t}/export"), 400, "bad_request")
         self.problem(self.get_export(t, "folded"), 400, "bad_request")
         self.problem(self.get_export("t99", "chrome"), 404, "not_found")
+
+    def test_merging_with_a_host(self):
+        self.d.attach("fake-quiet")
+        t = self.d.trace()
+        path = f"/v1/traces/{t}/export?format=trace.dat&host_trace_id="
+        self.problem(self.d.request("GET", path + "0123456789abcdef"), 409, "conflict")
+        for bad in ("", "x", "0123456789ABCDEF", "0123456789abcdef0"):
+            self.problem(self.d.request("GET", path + bad), 400, "bad_request")
+        path = path.replace("trace.dat", "ctf")
+        self.problem(self.d.request("GET", path + "0123456789abcdef"), 400, "bad_request")
 
     def test_a_client_that_leaves(self):
         self.d.attach("fake-fast")

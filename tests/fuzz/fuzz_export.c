@@ -61,7 +61,6 @@ static void export_records(const u8 *data, size_t size)
 		r.prev_pid = r.pid ^ 1;
 		r.cpu %= 64; /* the rest costs memory, nothing else */
 		(void)!cursor_bytes(&c, r.comm, TRACE_COMM_LEN);
-		r.type = (u8)(TRACE_FUNCTION + r.type % TRACE_SYSCALL);
 		export_record(x, &out, &r, &names);
 		if (r.seq % 7 == 3)
 			export_lost(x, &out, r.seq >> 8);

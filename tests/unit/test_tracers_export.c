@@ -162,7 +162,8 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 static struct trace_record any_record(u64 seq)
 {
 	struct trace_record r = { .seq = seq,
-				  .type = (u8)(TRACE_FUNCTION + dice(TRACE_SYSCALL)),
+				  .type = (u8)(dice(100) ? TRACE_FUNCTION + dice(TRACE_SYSCALL)
+							 : dice(256)),
 				  .ts_ns = dice(20) ? 1000000 * seq + dice(3000000) : dice(1000),
 				  .ip = 0xffffffff81000000 + dice(3000),
 				  .parent = 0xffffffff81000000 + dice(3000),

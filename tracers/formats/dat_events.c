@@ -191,7 +191,7 @@ static void record(struct export *x, struct buf *b, const struct trace_record *r
 	unsigned news;
 
 	(void)b;
-	if (r->type == TRACE_TRACER)
+	if (r->type != TRACE_SWITCH && r->type > TRACE_GRAPH_NEVER)
 		return;
 	export_task(x, r, &news); /* a task too many has no name in the file, but its events */
 	if (r->type == TRACE_SWITCH) {

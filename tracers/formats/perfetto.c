@@ -413,7 +413,7 @@ static void record(struct export *x, struct buf *b, const struct trace_record *r
 
 	if (r->type == TRACE_SWITCH)
 		switched(x, b, r);
-	if (r->type == TRACE_SWITCH || r->type == TRACE_TRACER)
+	if (r->type > TRACE_GRAPH_NEVER)
 		return;
 	t = export_task(x, r, &news);
 	if (!t)
