@@ -128,6 +128,9 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace token add ci --role operator\n"
 	  "  HVFTRACE_TOKEN=... HVFTRACE_CA=ca.pem hvftrace -s https://host:8443 ls\n",
 	  cli_token },
+	{ "completion", "bash|zsh|fish",
+	  "a script for your shell: commands, options, guests, functions",
+	  "  eval \"$(hvftrace completion bash)\"\n", cli_completion },
 	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },
 };
 /* clang-format on */
@@ -139,6 +142,11 @@ const struct cli_verb *cli_verb_find(const char *name)
 			return &verbs[i];
 	}
 	return NULL;
+}
+
+const struct cli_verb *cli_verb_at(size_t i)
+{
+	return i < ARRAY_SIZE(verbs) ? &verbs[i] : NULL;
 }
 
 static void verb_help(const struct cli_verb *v)

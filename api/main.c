@@ -3,6 +3,8 @@
 #include "api/events.h"
 #include "api/options.h"
 #include "api/registry.h"
+#include "api/server.h"
+#include "api/systemd.h"
 #include "api/tls.h"
 #include "base/cleanup.h"
 #include "patcher/guest.h"
@@ -33,31 +35,47 @@ static void block_signals(sigset_t *set)
 	signal(SIGPIPE, SIG_IGN); /* a client that left is an error of its connection */
 }
 
-static int open_all(const struct daemon_options *o, struct listen_socket *sockets, struct err *err)
+/* What the service manager hands over is served beside what --listen asks for. */
+static int open_all(const struct daemon_options *o, struct listen_socket *sockets, size_t *n_ret,
+		    struct err *err)
 {
 	int r;
 
+	if (*n_ret + o->n_listen > SERVER_MAX_LISTEN)
+		return err_set(err, -E2BIG, ERR_BAD_REQUEST, 0, "at most %d sockets are served",
+			       SERVER_MAX_LISTEN);
 	for (size_t i = 0; i < o->n_listen; i++) {
-		r = listen_open(o->listen[i], &sockets[i], err);
+		r = listen_open(o->listen[i], &sockets[*n_ret], err);
 		if (r < 0)
 			return r;
+		++*n_ret;
 	}
-	return 0;
+	if (*n_ret)
+		return 0;
+	r = listen_open(LISTEN_DEFAULT, &sockets[0], err);
+	*n_ret = r == 0;
+	return r;
 }
 
-static int serve(const struct daemon_options *o, struct listen_socket *sockets, struct server *srv,
-		 struct err *err)
+static int serve(struct listen_socket *sockets, size_t n, struct server *srv, struct err *err)
 {
 	struct identity anybody;
 	int r;
 
-	for (size_t i = 0; i < o->n_listen; i++) {
+	auth_loopback(server_auth(srv), &anybody);
+	for (size_t i = 0; i < n; i++) {
+		if (sockets[i].is_tcp && !sockets[i].is_tls &&
+		    !auth_opens_loopback(server_auth(srv)))
+			return err_set(
+				err, -EACCES, ERR_BAD_REQUEST, 0,
+				"%s asks nobody who they are: say what every user of this host "
+				"may with --allow ROLE=loopback, or give --tokens",
+				sockets[i].name);
 		r = server_listen(srv, &sockets[i], err);
 		sockets[i].fd = -1;
 		if (r < 0)
 			return r;
 		log_info("listening on %s", sockets[i].name);
-		auth_loopback(o->auth, &anybody);
 		if (sockets[i].is_tcp && !sockets[i].is_tls && anybody.role > ROLE_ANYBODY)
 			log_warn("%s asks nobody who they are: every user of this host is %s there",
 				 sockets[i].name, role_name(anybody.role));
@@ -132,30 +150,33 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 	unsigned n_failed;
 	bool recovered;
 	u32 n_restored = 0;
+	size_t n = 0;
 	int r;
 
-	if (o->tls_cert) {
+	r = systemd_sockets(sockets, SERVER_MAX_LISTEN, &n, err);
+	if (r == 0 && o->tls_cert)
 		r = tls_load(o->tls_cert, o->tls_key, o->tls_client_ca, &tls, err);
-		if (r < 0)
-			return r;
-		opts.tls = &tls;
-	}
-	r = state_dir_lock(o->state_dir, &lock, err);
+	if (r == 0)
+		r = state_dir_lock(o->state_dir, &lock, err);
 	if (r < 0)
 		return r;
+	opts.tls = o->tls_cert ? &tls : NULL;
 	/* before anybody can ask for more: what a daemon that died left in guests */
 	recovered = recover(o->state_dir, &n_restored);
-	r = open_all(o, sockets, err);
+	r = open_all(o, sockets, &n, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
 	if (r == 0)
 		tell_restored(srv, n_restored);
 	if (r == 0)
-		r = serve(o, sockets, srv, err);
+		r = serve(sockets, n, srv, err);
+	if (r == 0)
+		systemd_notify("READY=1");
 	if (r == 0)
 		recovered = wait_for_signal(o->state_dir, srv, signals, recovered);
+	systemd_notify("STOPPING=1");
 	n_failed = server_destroy(srv);
-	for (size_t i = 0; i < o->n_listen; i++)
+	for (size_t i = 0; i < n; i++)
 		listen_close(&sockets[i]);
 	if (r == 0 && n_failed)
 		r = err_set(err, -EIO, ERR_JOURNAL, 0,

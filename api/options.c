@@ -200,9 +200,7 @@ static int complete(struct daemon_options *o)
 	int r = TAKEN;
 	char *path;
 
-	if (!o->n_listen)
-		r = set(&o->listen[o->n_listen++], LISTEN_DEFAULT);
-	if (r == TAKEN && !o->state_dir)
+	if (!o->state_dir)
 		r = set(&o->state_dir, STATE_DIR_DEFAULT);
 	if (r == TAKEN && !o->audit_log) {
 		if (asprintf(&path, "%s/audit.jsonl", o->state_dir) < 0)
