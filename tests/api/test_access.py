@@ -386,7 +386,8 @@ class Tls(TestCase):
         self.assertEqual(ask("GET", "/v1/guests", headers={
             "Origin": f"http://localhost:{self.port}"}, token=self.token).status, 403)
         t = ask("POST", "/v1/guests/g/traces", {"tracer": "function"}, self.token).body["id"]
-        c = http.client.HTTPSConnection("localhost", self.port, timeout=20 * SLOW, context=self.remote().context)
+        c = http.client.HTTPSConnection("localhost", self.port, timeout=20 * SLOW,
+                                        context=self.remote().context)
         c.request("GET", f"/v1/traces/{t}/stream", headers={"Authorization": f"Bearer {self.token}"})
         lines = (json.loads(x) for x in c.getresponse())
         seqs = [next(lines)["seq"] for _ in range(500)]  # longer than what is there at once
