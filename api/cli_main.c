@@ -151,9 +151,6 @@ static const struct cli_verb verbs[] = {
 	  cli_profile },
 	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
 	  "  --force         also while somebody traces it\n", cli_detach },
-	{ "completion", "bash|zsh|fish",
-	  "a script for your shell: commands, options, guests, functions",
-	  "  eval \"$(hvftrace completion bash)\"\n", cli_completion },
 	{ "events", "[-f]", "what happened to the daemon, its guests and traces",
 	  "  -f, --follow    and what happens, until Ctrl-C or the daemon stops\n"
 	  "\n  hvftrace --json events -f | jq -c 'select(.type == \"records_lost\")'\n",
@@ -170,6 +167,9 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace token add ci --role operator\n"
 	  "  HVFTRACE_TOKEN=... HVFTRACE_CA=ca.pem hvftrace -s https://host:8443 ls\n",
 	  cli_token },
+	{ "completion", "bash|zsh|fish",
+	  "a script for your shell: commands, options, guests, functions",
+	  "  eval \"$(hvftrace completion bash)\"\n", cli_completion },
 	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },
 };
 /* clang-format on */

@@ -3,6 +3,7 @@
 #include "api/events.h"
 #include "api/options.h"
 #include "api/registry.h"
+#include "api/server.h"
 #include "api/systemd.h"
 #include "api/tls.h"
 #include "base/cleanup.h"
@@ -57,19 +58,25 @@ static int open_all(const struct daemon_options *o, struct listen_socket *socket
 	return r;
 }
 
-static int serve(const struct daemon_options *o, struct listen_socket *sockets, size_t n,
-		 struct server *srv, struct err *err)
+static int serve(struct listen_socket *sockets, size_t n, struct server *srv, struct err *err)
 {
 	struct identity anybody;
 	int r;
 
+	auth_loopback(server_auth(srv), &anybody);
 	for (size_t i = 0; i < n; i++) {
+		if (sockets[i].is_tcp && !sockets[i].is_tls &&
+		    !auth_opens_loopback(server_auth(srv)))
+			return err_set(
+				err, -EACCES, ERR_BAD_REQUEST, 0,
+				"%s asks nobody who they are: say what every user of this host "
+				"may with --allow ROLE=loopback, or give --tokens",
+				sockets[i].name);
 		r = server_listen(srv, &sockets[i], err);
 		sockets[i].fd = -1;
 		if (r < 0)
 			return r;
 		log_info("listening on %s", sockets[i].name);
-		auth_loopback(o->auth, &anybody);
 		if (sockets[i].is_tcp && !sockets[i].is_tls && anybody.role > ROLE_ANYBODY)
 			log_warn("%s asks nobody who they are: every user of this host is %s there",
 				 sockets[i].name, role_name(anybody.role));
@@ -152,22 +159,19 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 	size_t n = 0;
 	int r;
 
-	if (o->tls_cert) {
-		r = tls_load(o->tls_cert, o->tls_key, o->tls_client_ca, &tls, err);
-		if (r < 0)
-			return r;
-		opts.tls = &tls;
-	}
 	r = systemd_sockets(sockets, SERVER_MAX_LISTEN, &n, err);
+	if (r == 0 && o->tls_cert)
+		r = tls_load(o->tls_cert, o->tls_key, o->tls_client_ca, &tls, err);
 	if (r == 0)
 		r = state_dir_lock(o->state_dir, &lock, err);
 	if (r < 0)
 		return r;
+	opts.tls = o->tls_cert ? &tls : NULL;
 	r = open_all(o, sockets, &n, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
 	if (r == 0)
-		r = serve(o, sockets, n, srv, err);
+		r = serve(sockets, n, srv, err);
 	if (r == 0) {
 		systemd_notify("READY=1");
 		/* what a daemon that died left in guests; who asks for one of these meanwhile does it himself */

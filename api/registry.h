@@ -64,7 +64,7 @@ struct trace_entry {
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
 	atomic_bool switched; /* from one tracer to the other, at some time */
-	u64 lost_told; /* watch.c */
+	u64 lost_told, lost_told_ns; /* watch.c */
 	bool failure_told;
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };

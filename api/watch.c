@@ -14,6 +14,8 @@
 
 #define TRACES_NS (500 * NSEC_PER_MSEC)
 #define GUESTS_NS (5 * NSEC_PER_SEC)
+#define LOSSES_NS \
+	(10 * NSEC_PER_SEC) /* of a trace that runs: more often would drive other events out */
 
 struct watch {
 	pthread_mutex_t lock; /* ending */
@@ -29,6 +31,12 @@ static json_t *trace_event(const struct trace_entry *t)
 	return json_pack("{s:s, s:s}", "guest", t->guest->name, "trace", t->id);
 }
 
+static bool may_tell_losses(const struct trace_entry *t, const struct trace_info *i)
+{
+	return i->n_lost > t->lost_told && (!t->lost_told || i->state != TRACE_RUNNING ||
+					    monotonic_ns() - t->lost_told_ns >= LOSSES_NS);
+}
+
 /* This thread alone touches what was told. */
 static void look_at_trace(struct watch *w, struct trace_entry *t)
 {
@@ -36,7 +44,7 @@ static void look_at_trace(struct watch *w, struct trace_entry *t)
 	json_t *more;
 
 	trace_get_info(t->trace, &i);
-	if (i.n_lost > t->lost_told) {
+	if (may_tell_losses(t, &i)) {
 		more = trace_event(t);
 		json_object_set_new(more, "count",
 				    json_integer((json_int_t)(i.n_lost - t->lost_told)));
@@ -44,6 +52,7 @@ static void look_at_trace(struct watch *w, struct trace_entry *t)
 		json_object_set_new(more, "records", json_integer((json_int_t)i.n_records));
 		events_add(w->events, "records_lost", more);
 		t->lost_told = i.n_lost;
+		t->lost_told_ns = monotonic_ns();
 	}
 	if (i.state != TRACE_FAILED || t->failure_told)
 		return;

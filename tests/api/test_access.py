@@ -386,8 +386,16 @@ class Tls(TestCase):
         self.assertEqual(ask("GET", "/v1/guests", headers={
             "Origin": f"http://localhost:{self.port}"}, token=self.token).status, 403)
         t = ask("POST", "/v1/guests/g/traces", {"tracer": "function"}, self.token).body["id"]
-        until("records", lambda: ask("GET", f"/v1/traces/{t}", token=self.token).body["records"] > 500)
+        c = http.client.HTTPSConnection("localhost", self.port, timeout=20 * SLOW,
+                                        context=self.remote().context)
+        c.request("GET", f"/v1/traces/{t}/stream", headers={"Authorization": f"Bearer {self.token}"})
+        lines = (json.loads(x) for x in c.getresponse())
+        seqs = [next(lines)["seq"] for _ in range(500)]  # longer than what is there at once
         ask("POST", f"/v1/traces/{t}/stop", token=self.token)
+        rest = list(lines)
+        c.close()
+        seqs += [x["seq"] for x in rest if x["type"] == "function"]
+        self.assertEqual((seqs, rest[-1]["type"]), (list(range(1, rest[-1]["records"] + 1)), "end"))
         env = {"HVFTRACE_TOKEN": self.token, "HVFTRACE_CA": str(self.d.dir / "ca.pem")}
         url = f"https://localhost:{self.port}"
         p = self.d.cli("-s", url, "info", "g", env=env)

@@ -60,7 +60,7 @@ class Activation(TestCase):
             early = self.socket(socket.AF_UNIX)
             early.connect(f"{d}/api")
             p = start(f"{d}/state", [unix.fileno(), tcp.fileno()],
-                      {"LISTEN_FDS": "2", "NOTIFY_SOCKET": f"{d}/notify"})
+                      {"LISTEN_FDS": "2", "NOTIFY_SOCKET": f"{d}/notify"}, ["--allow", "admin=loopback"])
             self.assertEqual(ready.recv(64), b"READY=1")
             early.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             early.settimeout(20 * SLOW)

@@ -37,6 +37,8 @@ function fitting(node) {
 		const parts = Object.fromEntries(Object.entries(schema.properties).map(([k, v]) => [k, fitting(v)]));
 		return fc.record(parts, { requiredKeys: schema.required ?? [] });
 	}
+	if (schema.pattern)
+		return fc.stringMatching(new RegExp(schema.pattern), { size: 'xsmall' });
 	return text.filter(s => validator(schema)(s) && !s.startsWith('libvirt:'));
 }
 
