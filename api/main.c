@@ -18,6 +18,7 @@
 
 #define HEARTBEAT_SEC   15.0
 #define RECOVER_AGAIN_S 10
+#define HELD_AT_MOST_NS (60 * NSEC_PER_SEC)
 
 struct options {
 	const char *listen[SERVER_MAX_LISTEN];
@@ -171,8 +172,11 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 
 	do {
 		sig = sigtimedwait(signals, NULL, &again);
-		if (sig < 0 && errno == EAGAIN &&
-		    (registry_left_behind(server_registry(srv)) || !recovered))
+		if (sig < 0 && errno == EAGAIN)
+			registry_release_held(server_registry(srv), HELD_AT_MOST_NS);
+		else
+			continue;
+		if (registry_left_behind(server_registry(srv)) || !recovered)
 			recovered = recover(state_dir);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
