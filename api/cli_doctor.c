@@ -10,11 +10,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum health {
@@ -111,31 +113,57 @@ static void check_vmm(struct doctor *d)
 		    "not beside hvftrace nor in $PATH (run.no_vmm): run --accel kvm needs it");
 }
 
+/* The first line of what "qemu-system-x86_64 --version" says; false when there is no such program. */
+static bool qemu_version(char *line, size_t cap)
+{
+	char program[] = "qemu-system-x86_64", option[] = "--version";
+	char *argv[] = { program, option, NULL };
+	posix_spawn_file_actions_t files;
+	int out[2], rc, status;
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe2(out, O_CLOEXEC) < 0)
+		return false;
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_adddup2(&files, out[1], STDOUT_FILENO);
+	posix_spawn_file_actions_addopen(&files, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+	rc = posix_spawnp(&pid, argv[0], &files, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&files);
+	close(out[1]);
+	n = rc ? -1 : read(out[0], line, cap - 1);
+	close(out[0]);
+	if (!rc)
+		waitpid(pid, &status, 0);
+	line[MAX(n, 0)] = 0;
+	line[strcspn(line, "\n")] = 0;
+	return n > 0;
+}
+
 /*
  * Before 8.1 a page could be written while another vCPU translated it, and the old code lived on (QEMU commit
  * "accel/tcg: Always lock pages before translation").
  */
 static void check_qemu(struct doctor *d)
 {
-	FILE *f = popen("qemu-system-x86_64 --version 2>/dev/null", "re");
-	unsigned int major = 0, minor = 0;
-	char line[200] = "";
-	bool answers = f && fgets(line, sizeof(line), f);
+	static const char prefix[] = "QEMU emulator version ";
+	unsigned long major, minor = 0;
+	char line[200], *version = line + strlen(prefix), *end;
 
-	if (f)
-		pclose(f);
-	if (!answers || sscanf(line, "QEMU emulator version %u.%u", &major, &minor) != 2) {
+	if (!qemu_version(line, sizeof(line)) || strncmp(line, prefix, strlen(prefix)) != 0) {
 		say(d, "qemu", WARN, "no qemu-system-x86_64 in $PATH: run --accel tcg needs it");
 		return;
 	}
-	line[strcspn(line, "\n")] = 0;
+	major = strtoul(version, &end, 10);
+	if (*end == '.')
+		minor = strtoul(end + 1, NULL, 10);
 	if (major > 8 || (major == 8 && minor >= 1))
-		say(d, "qemu", GOOD, "%s", line + strlen("QEMU emulator version "));
+		say(d, "qemu", GOOD, "%s", version);
 	else
 		say(d, "qemu", WARN,
 		    "%s: under TCG with several vCPUs it may miss a change of code that another vCPU "
 		    "translates just then (mended in 8.1); KVM guests are not concerned",
-		    line + strlen("QEMU emulator version "));
+		    version);
 }
 
 static void check_libvirt(struct doctor *d)

@@ -20,6 +20,7 @@
 
 #define RECOVER_AGAIN_S 10 /* a multiple of the next */
 #define LOOK_S          1
+#define HELD_AT_MOST_NS (60 * NSEC_PER_SEC)
 
 /* Block the signals that stop us, before there are threads, so that only wait_for_stop() gets them. */
 static void block_signals(sigset_t *set)
@@ -132,6 +133,7 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 		if (sig >= 0 || errno != EAGAIN)
 			continue;
 		registry_continue(server_registry(srv), server_work(srv));
+		registry_release_held(server_registry(srv), HELD_AT_MOST_NS);
 		looked += LOOK_S;
 		if (looked % RECOVER_AGAIN_S == 0 &&
 		    (registry_left_behind(server_registry(srv)) || !recovered))

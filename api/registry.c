@@ -262,6 +262,35 @@ struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret)
 	return all;
 }
 
+static void release_if_old(struct guest_entry *g, u64 before_ns)
+{
+	struct guest_info info;
+	struct err err = { 0 };
+
+	guest_info(g->guest, &info);
+	if (strcmp(info.state, "held") != 0 || g->attached_ns >= before_ns)
+		return;
+	if (guest_release(g->guest, &err))
+		log_error("guest %s: %s", g->name, err.msg);
+	else
+		log_warn("guest %s: nobody let it go; it runs on", g->name);
+}
+
+void registry_release_held(struct registry *reg, u64 ns)
+{
+	struct guest_entry **all;
+	struct timespec now;
+	size_t n;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	all = registry_guests(reg, &n);
+	for (size_t i = 0; all && i < n; i++) {
+		release_if_old(all[i], (u64)now.tv_sec * NSEC_PER_SEC + (u64)now.tv_nsec - ns);
+		registry_guest_put(all[i]);
+	}
+	free(all);
+}
+
 static int refuse_running(struct guest_entry *g, struct err *err)
 {
 	char id[24];

@@ -89,6 +89,13 @@ unsigned registry_close(struct registry *reg);
 void registry_destroy(struct registry *reg);
 
 /**
+ * registry_release_held - let guests go that have been held at boot for longer than @ns
+ *
+ * Who asked for it may have died. Context: any thread, now and then.
+ */
+void registry_release_held(struct registry *reg, u64 ns);
+
+/**
  * registry_attach - attach a guest and keep it
  * @target: a "qemu:" one with an absolute path; anything else that is wrong with it is the engine's to say
  * @name:   NULL derives one from @target

@@ -236,6 +236,9 @@ static int write_text(struct guest *g, struct err *err)
 	rc = write_interlock(g, text + g->agent.interlock, err);
 	if (rc)
 		return rc;
+	g->agent.tracer = blob->ftrace_stub;
+	if (spare_owns(g->agent.text))
+		return spare_put_text(g, text, err);
 	for (size_t i = 0; i < n; i++) {
 		pieces[i].addr = gva(g->agent.text + i * sizeof(pieces[i].bytes));
 		pieces[i].len = sizeof(pieces[i].bytes);
@@ -244,7 +247,6 @@ static int write_text(struct guest *g, struct err *err)
 	}
 	for (size_t i = 0; !rc && i < n; i += PIECES_AT_ONCE)
 		rc = write_pieces(g, pieces + i, MIN(n - i, (size_t)PIECES_AT_ONCE), err);
-	g->agent.tracer = blob->ftrace_stub;
 	return rc;
 }
 
@@ -399,18 +401,23 @@ static int load_spare(struct guest *g, struct err *err)
 	return rc;
 }
 
-/* quiesce_range() clears each task by itself, which needs no help of the guest's. */
+/*
+ * quiesce_range() clears each task by itself, which needs no help of the guest's. Text that is not mapped
+ * was never called: a daemon died before it had put it there.
+ */
 static int unload_spare(struct guest *g, struct err *err)
 {
 	static const enum journal_what both[] = { JOURNAL_AGENT_TEXT, JOURNAL_AGENT_DATA };
 	const struct journal_state *s = journal_state(g->journal);
 	u64 text = s->alloc[JOURNAL_AGENT_TEXT];
 	u64 end = text + s->alloc_bytes[JOURNAL_AGENT_TEXT];
-	int rc = text ? quiesce_range(g, text, end, QUIET_NS, err) : 0;
+	struct vm_mapping m;
+	bool there = text && !vm_walk(g->vm, gva(text), &m, NULL);
+	int rc = there ? quiesce_range(g, text, end, QUIET_NS, err) : 0;
 
-	if (!rc)
+	if (!rc && there)
 		rc = graph_unload(g, err);
-	if (!rc && text && g->agent.graph_used)
+	if (!rc && there && g->agent.graph_used)
 		rc = quiesce_range(g, text, end, QUIET_NS, err);
 	for (size_t i = 0; !rc && i < ARRAY_SIZE(both); i++) {
 		u64 addr = s->alloc[both[i]];

@@ -10,17 +10,24 @@
 #include "patcher/guest_priv.h"
 
 /**
- * spare_take - map the VMM's memory for the agent of @g->agent.text_bytes and data_bytes
+ * spare_take - choose a place for the agent of @g->agent.text_bytes and data_bytes, and map its data
  *
  * Into entries of the kernel image's page table that are not present and far from the image: from not
- * present to present alone, which needs no flush on any CPU. Text comes read-only and executable, data
- * writable and not executable. Safe while the guest runs: Linux maps nothing there after setup_arch()
+ * present to present alone, which needs no flush on any CPU. Data comes writable and not executable. Safe while the guest runs: Linux maps nothing there after setup_arch()
  * (v6.1 arch/x86/mm/init_64.c cleanup_highmap()). In the journal first, as memory borrowed would be.
  *
  * Sets @g->agent.text and data. Return: 0; -ENOENT there is no such memory, or no room for it, and nothing
  * was changed: borrow from the guest; errors of the journal and of vm_write_phys(). Undo: spare_give_back().
  */
 must_check int spare_take(struct guest *g, struct err *err);
+
+/**
+ * spare_put_text - write the agent's text where the guest cannot see it, then map it, read-only and executable
+ * @text: g->agent.text_bytes bytes
+ *
+ * So text is there only when data is whole, which a later daemon relies on. Undo: spare_give_back().
+ */
+must_check int spare_put_text(struct guest *g, const u8 *text, struct err *err);
 
 /** spare_owns - was the agent's memory at @addr mapped by spare_take()? */
 bool spare_owns(u64 addr);

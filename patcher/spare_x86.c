@@ -96,6 +96,23 @@ static u64 entry_for(const struct vm_ram *spare, u64 slot, bool text)
 	return (spare->base.v + slot * LARGE) | (text ? TEXT_BITS : DATA_BITS);
 }
 
+/* Entries @from .. @to of the run that begins at the agent's text. */
+static int map(struct guest *g, u64 table, u64 from, u64 to, bool text, struct err *err)
+{
+	u64 first = (g->agent.text - IMAGE_WINDOW) >> PMD_SHIFT;
+	struct vm_ram spare;
+	int rc = 0;
+
+	vm_spare(g->vm, &spare);
+	for (u64 i = from; !rc && i < to; i++) {
+		u64 entry = entry_for(&spare, i, text);
+
+		rc = vm_write_phys(g->vm, gpa(table + (first + i) * sizeof(entry)), &entry,
+				   sizeof(entry), err);
+	}
+	return rc;
+}
+
 int spare_take(struct guest *g, struct err *err)
 {
 	struct guest_agent *a = &g->agent;
@@ -114,14 +131,23 @@ int spare_take(struct guest *g, struct err *err)
 	if (!rc)
 		rc = journal_alloc(g->journal, JOURNAL_AGENT_DATA, a->data, a->data_bytes, err);
 	fault_point("spare.journalled");
-	for (u64 i = 0; !rc && i < n; i++) {
-		u64 entry = entry_for(&spare, i, i < n_text);
-
-		rc = vm_write_phys(g->vm, gpa(table + (first + i) * sizeof(entry)), &entry,
-				   sizeof(entry), err);
-	}
+	if (!rc)
+		rc = map(g, table, n_text, n, false, err);
 	fault_point("spare.mapped");
 	return rc;
+}
+
+int spare_put_text(struct guest *g, const u8 *text, struct err *err)
+{
+	struct guest_agent *a = &g->agent;
+	struct vm_ram spare;
+	u64 table;
+	int rc = find_table(g, &table, err);
+
+	if (rc || !vm_spare(g->vm, &spare))
+		return rc ? rc : -EINVAL;
+	rc = vm_write_phys(g->vm, spare.base, text, a->text_bytes, err);
+	return rc ? rc : map(g, table, 0, slots_of(a->text_bytes), true, err);
 }
 
 int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err *err)

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ENDBR_BYTES 4u
-#define NO_SECTION  0u
+#define ENDBR_BYTES     4u
+#define NO_SECTION      0u
+#define MAX_NOPS_BEFORE 64u
 #define MAX_SECTIONS \
 	16384u /* of an object with a section a function; tables of each are looked for in all */
 #define MAX_LINKED   1024u
@@ -406,15 +407,26 @@ static bool is_short_nop(const u8 *b, size_t n)
 	       (n >= 3 && b[0] == 0x0f && b[1] == 0x1f && (b[2] == 0x00 || b[2] == 0x40));
 }
 
+/* The function that a run of nops stands in front of (-fpatchable-function-entry=N,M); NULL: none. */
+static const struct func *function_behind(const struct elf *e, const struct elf_site *s)
+{
+	u8 b[MAX_NOPS_BEFORE];
+	size_t n = text_at(e, s->section, s->addr, b, sizeof(b));
+	const struct func *f = NULL;
+
+	for (u64 i = 0; !f && i < n && b[i] == 0x90; i++)
+		f = function_at(e, s->section, s->addr + i + 1);
+	return f;
+}
+
 static void judge(const struct elf *e, struct elf_site *s)
 {
 	const struct func *f = function_at(e, s->section, s->addr);
 	u8 b[ELF_SITE_BYTES];
 	size_t n = text_at(e, s->section, s->addr, b, sizeof(b));
 
-	/* nops may stand in front of the function they belong to (-fpatchable-function-entry=N,M) */
-	for (u64 i = 1; !f && n == sizeof(b) && is_short_nop(b, n) && i <= 16; i++)
-		f = function_at(e, s->section, s->addr + i);
+	if (!f)
+		f = function_behind(e, s);
 	s->name = f ? f->name : "?";
 	if (n == sizeof(b) && is_nop5(b))
 		s->kind = ELF_SITE_NOP;

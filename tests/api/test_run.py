@@ -63,6 +63,26 @@ class Run(CliCase):
     def pid(self, name):
         return int((self.d.dir / f"hvftrace/guests/{name}/pid").read_text())
 
+    def test_trace_from_boot(self):
+        # the VMM is told to wait; that the daemon without guests knows no pid: targets is all the same here
+        p = self.run_guest("early", "--accel", "kvm", "--trace-from-boot", "-p", "function_graph", "-l", "x*",
+                           "--args", "--retval", "--max-graph-depth", "2", "-o", "/dev/null")
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"target.no_process", p.stderr)
+        self.assertEqual(self.args.read_text().splitlines()[-2:], ["--daemonize", "--wait"])
+        for args, why in ((("-l", "x"), b"go with --trace-from-boot"),
+                          (("--trace-from-boot", "--accel", "tcg"), b"needs --accel kvm"),
+                          (("--trace-from-boot", "--retval"), b"--retval needs -p function_graph"),
+                          (("--trace-from-boot", "-p", "nosuch"), b"-p takes")):
+            p = self.run_guest("early", *args)
+            self.assertEqual(p.returncode, 2, p.stderr)
+            self.assertIn(why, p.stderr)
+        disk = self.d.dir / "d.qcow2"
+        disk.write_bytes(b"QFI\xfb" + bytes(100))
+        p = self.run_guest("early", "--trace-from-boot", "--disk", disk)
+        self.assertEqual(p.returncode, 1)
+        self.assertIn(b"run.from_boot", p.stderr)
+
     def test_starts_and_attaches_once_it_is_up(self):
         disk = self.d.dir / "a,b.qcow2"
         disk.write_bytes(b"QFI\xfb" + bytes(100))

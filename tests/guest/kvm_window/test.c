@@ -254,6 +254,33 @@ static void say_times(const char *kind, const char *what, u64 *ns, int n)
 	       (unsigned long long)ns[n - 1] / 1000);
 }
 
+/* A window that stays open over others: the guest stands until it is released, and text can be written. */
+static void held(struct vm *vm)
+{
+	struct counters c, again;
+	struct vm_windows before, after;
+
+	vm_windows(vm, &before);
+	CHECK(vm_hold(vm, PAUSE_NS, &err) == 0 && vm_held(vm), "%s", err.msg);
+	c = counters(vm);
+	for (int i = 0; i < 3; i++) {
+		pause_guest(vm);
+		write_site(vm, i % 2 == 0);
+		resume_guest(vm);
+		usleep(2000);
+	}
+	write_site(vm, false);
+	again = counters(vm);
+	CHECK(memcmp(&c, &again, sizeof(c)) == 0, "the guest runs while it is held");
+	CHECK(vm_release(vm, &err) == 0 && !vm_held(vm), "%s", err.msg);
+	CHECK(vm_release(vm, &err) == -EINVAL, "released twice");
+	vm_windows(vm, &after);
+	CHECK(after.count == before.count, "a hold counts as a window");
+	wait_loops(vm, 3);
+	pause_guest(vm);
+	resume_guest(vm);
+}
+
 /* One after the other, with nothing between but what the vCPUs get done: none is lost. */
 static void pauses(struct vm *vm, const char *kind)
 {
@@ -532,6 +559,7 @@ int main(int argc, char **argv)
 	sparse(vm);
 	toggle(vm, argv[2]);
 	pauses(vm, argv[2]);
+	held(vm);
 	signals(vm);
 	progress(vm);
 	no_time(vm);

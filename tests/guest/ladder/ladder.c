@@ -252,7 +252,7 @@ static void check_restored(const struct armed *a, size_t n)
 static void read_sites(const char *path, struct elf_sites *ret)
 {
 	static const char *const sources[] = { "mcount_loc", "patchable", "recorded" };
-	int fd = open(path, O_RDONLY);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct stat st;
 	void *data;
 
