@@ -514,7 +514,10 @@ static void check_reset(bool heeds)
 	assert_true(s.inside);
 	assert_int_equal(pthread_create(&t, NULL, reset_it, &s), 0);
 	if (!heeds) {
-		usleep(20000);
+		/* it has begun, and waits */
+		for (int i = 0; i < 5000 && in(&s.dev, VIRTIO_MMIO_STATUS); i++)
+			usleep(1000);
+		assert_int_equal(in(&s.dev, VIRTIO_MMIO_STATUS), 0);
 		assert_false(s.left);
 		assert_int_equal(write(s.go_fd, &one, sizeof(one)), sizeof(one));
 	}
