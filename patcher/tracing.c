@@ -156,10 +156,10 @@ int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_count
 	return rc;
 }
 
-int tracing_refresh(struct guest *g, struct tracing_counts *ret, struct err *err)
+int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, struct err *err)
 {
 	struct ftrace_counts counts = { 0 };
-	int rc = guest_refresh(g, true, err);
+	int rc = guest_refresh(g, fresh, err);
 
 	if (!rc)
 		rc = ftrace_sort_out(g, &counts, err);
