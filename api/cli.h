@@ -39,6 +39,7 @@ struct cli_verb {
 
 /* cli_main.c: the verbs' own table, for `help` and usage messages. */
 const struct cli_verb *cli_verb_find(const char *name);
+const struct cli_verb *cli_verb_at(size_t i); /* NULL behind the last */
 
 /** cli_common_option - -s, --json and --help of every verb; -1 when @opt is none of them */
 int cli_common_option(struct cli *c, const char *verb, int opt, const char *arg);
@@ -139,5 +140,6 @@ int cli_report(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
+int cli_completion(struct cli *c, int argc, char **argv);
 
 #endif

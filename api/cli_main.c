@@ -113,6 +113,9 @@ static const struct cli_verb verbs[] = {
 	  cli_profile },
 	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
 	  "  --force         also while somebody traces it\n", cli_detach },
+	{ "completion", "bash|zsh|fish",
+	  "a script for your shell: commands, options, guests, functions",
+	  "  eval \"$(hvftrace completion bash)\"\n", cli_completion },
 	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },
 };
 /* clang-format on */
@@ -124,6 +127,11 @@ const struct cli_verb *cli_verb_find(const char *name)
 			return &verbs[i];
 	}
 	return NULL;
+}
+
+const struct cli_verb *cli_verb_at(size_t i)
+{
+	return i < ARRAY_SIZE(verbs) ? &verbs[i] : NULL;
 }
 
 static void verb_help(const struct cli_verb *v)

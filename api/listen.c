@@ -10,6 +10,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +245,35 @@ int listen_open(const char *spec, struct listen_socket *ret, struct err *err)
 	return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 		       "%.100s is no place to listen on; say unix:PATH or tcp:127.0.0.1:PORT",
 		       spec);
+}
+
+int listen_adopt(int fd, struct listen_socket *ret, struct err *err)
+{
+	struct sockaddr_storage addr = { 0 };
+	const struct sockaddr_un *local = (const struct sockaddr_un *)&addr;
+	socklen_t len = sizeof(addr);
+
+	*ret = (struct listen_socket){ .fd = -1 };
+	if (getsockname(fd, (struct sockaddr *)&addr, &len) < 0)
+		return err_set(err, -errno, ERR_IO, 0, "descriptor %d: %s", fd,
+			       strerrordesc_np(errno));
+	if (addr.ss_family == AF_UNIX) {
+		snprintf(ret->name, sizeof(ret->name), "unix:%.*s",
+			 (int)(len - offsetof(struct sockaddr_un, sun_path)), local->sun_path);
+	} else if (addr.ss_family == AF_INET || addr.ss_family == AF_INET6) {
+		name_tcp(fd, ret->name, sizeof(ret->name));
+		ret->is_tcp = true;
+		if (!is_loopback(&addr))
+			return err_set(err, -EACCES, ERR_BAD_REQUEST, 0,
+				       "%s is refused: without TLS only loopback addresses are "
+				       "served (127.0.0.1, [::1])",
+				       ret->name);
+	} else {
+		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			       "descriptor %d is a socket of neither unix nor TCP", fd);
+	}
+	ret->fd = fd;
+	return 0;
 }
 
 void listen_close(struct listen_socket *s)

@@ -33,6 +33,14 @@ bool listen_is_loopback(const char *text);
  */
 must_check int listen_open(const char *spec, struct listen_socket *ret, struct err *err);
 
+/**
+ * listen_adopt - a listening socket that somebody else has opened
+ * @fd: it stays the caller's on failure
+ *
+ * Return: 0; -EINVAL neither unix nor TCP; -EACCES TCP, not on a loopback address.
+ */
+must_check int listen_adopt(int fd, struct listen_socket *ret, struct err *err);
+
 /** listen_close - remove the socket's file; the descriptor belongs to the HTTP server by now */
 void listen_close(struct listen_socket *s);
 

@@ -3,6 +3,7 @@
 #include "api/listen.h"
 #include "api/registry.h"
 #include "api/server.h"
+#include "api/systemd.h"
 #include "base/cleanup.h"
 #include "patcher/guest.h"
 #define LOG_PREFIX "hvftraced"
@@ -96,8 +97,6 @@ static int parse(int argc, char **argv, struct options *ret)
 		fprintf(stderr, "hvftraced: what is \"%s\"?\ntry hvftraced --help\n", argv[optind]);
 		return 2;
 	}
-	if (!ret->n_listen)
-		ret->listen[ret->n_listen++] = LISTEN_DEFAULT;
 	return -1;
 }
 
@@ -116,24 +115,33 @@ static void block_signals(sigset_t *set)
 	signal(SIGPIPE, SIG_IGN); /* a client that left is an error of its connection */
 }
 
-static int open_all(const struct options *o, struct listen_socket *sockets, struct err *err)
+/* What the service manager hands over is served beside what --listen asks for. */
+static int open_all(const struct options *o, struct listen_socket *sockets, size_t *n_ret,
+		    struct err *err)
 {
 	int r;
 
+	if (*n_ret + o->n_listen > SERVER_MAX_LISTEN)
+		return err_set(err, -E2BIG, ERR_BAD_REQUEST, 0, "at most %d sockets are served",
+			       SERVER_MAX_LISTEN);
 	for (size_t i = 0; i < o->n_listen; i++) {
-		r = listen_open(o->listen[i], &sockets[i], err);
+		r = listen_open(o->listen[i], &sockets[*n_ret], err);
 		if (r < 0)
 			return r;
+		++*n_ret;
 	}
-	return 0;
+	if (*n_ret)
+		return 0;
+	r = listen_open(LISTEN_DEFAULT, &sockets[0], err);
+	*n_ret = r == 0;
+	return r;
 }
 
-static int serve(const struct options *o, struct listen_socket *sockets, struct server *srv,
-		 struct err *err)
+static int serve(struct listen_socket *sockets, size_t n, struct server *srv, struct err *err)
 {
 	int r;
 
-	for (size_t i = 0; i < o->n_listen; i++) {
+	for (size_t i = 0; i < n; i++) {
 		r = server_listen(srv, no_cleanup_fd(sockets[i].fd), sockets[i].is_tcp, err);
 		if (r < 0)
 			return r;
@@ -196,23 +204,28 @@ static int run(const struct options *o, const sigset_t *signals, struct err *err
 	struct server *srv = NULL;
 	unsigned n_failed;
 	bool recovered = true;
+	size_t n = 0;
 	int r;
 
-	r = state_dir_lock(o->state_dir, &lock, err);
+	r = systemd_sockets(sockets, SERVER_MAX_LISTEN, &n, err);
+	if (r == 0)
+		r = state_dir_lock(o->state_dir, &lock, err);
 	if (r < 0)
 		return r;
-	r = open_all(o, sockets, err);
+	r = open_all(o, sockets, &n, err);
 	if (r == 0)
 		r = server_create(&opts, &srv, err);
 	if (r == 0)
-		r = serve(o, sockets, srv, err);
+		r = serve(sockets, n, srv, err);
 	if (r == 0) {
+		systemd_notify("READY=1");
 		/* what a daemon that died left in guests; who asks for one of these meanwhile does it himself */
 		recovered = recover(o->state_dir);
 		recovered = wait_for_signal(o->state_dir, srv, signals, recovered);
 	}
+	systemd_notify("STOPPING=1");
 	n_failed = server_destroy(srv);
-	for (size_t i = 0; i < o->n_listen; i++)
+	for (size_t i = 0; i < n; i++)
 		listen_close(&sockets[i]);
 	if (r == 0 && n_failed)
 		r = err_set(err, -EIO, ERR_JOURNAL, 0,

@@ -6,7 +6,7 @@ import signal
 
 from daemon import Daemon
 from graphlib import add_up, all_given_back, each, graph
-from guest import Guest, wait_for
+from guest import Guest, GuestTimeout, wait_for
 from testlib import LONG, main
 from truth import attach
 
@@ -21,7 +21,16 @@ def test_exits_leak_nothing(flavour):
                       "__x64_sys_wait4", "do_wait"], mode="discard")
         before = d.trace_info(t)["graph"]
         assert "forkexit: ok" in g.run(f"forkexit {FORKS}", 1200)
-        info = d.wait_trace(t, lambda x: x["graph"]["inside"] < before["inside"] + 50, 20)
+        info = {}
+
+        def quiet():
+            info.update(d.trace_info(t))
+            return info["graph"]["inside"] < before["inside"] + 50
+
+        try:
+            wait_for("trace", quiet, 20)
+        except GuestTimeout:
+            raise AssertionError(f"frames left by tasks that have ended: {info['graph']}") from None
         print(f"{flavour}: {FORKS} exits, {info['graph']}")
         # three at least of the functions on the way out
         assert info["graph"]["never_returned"] >= 3 * FORKS, info
