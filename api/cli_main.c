@@ -23,7 +23,6 @@ static int cli_help(struct cli *c, int argc, char **argv);
 	"                  traces; --stack-depth N of N callers\n"                               \
 	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
 #define LAYOUT_OPTION                                                                            \
-	"  --persistent    go on in the kernel that comes after a reboot\n"                      \
 	"  -O NAME         text of function_graph with more columns, by the kernel's names:\n"   \
 	"                  latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail,\n" \
 	"                  funcgraph-retaddr; may be repeated\n"
@@ -86,6 +85,7 @@ static const struct cli_verb verbs[] = {
 	{ "trace", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]...",
 	  "show function calls as they happen",
 	  TRACE_OPTIONS
+	  "  --persistent    go on in the kernel that comes after a reboot\n"
 	  "  --format WHAT   text (ftrace's layout, default) or json (a line each)\n" LAYOUT_OPTION
 		  GRAPH_OPTIONS "\n  hvftrace trace web1 -l 'vfs_*' --duration 5s\n"
 	  "  hvftrace trace web1 -p function_graph -g vfs_read --max-graph-depth 3 --retval\n"

@@ -201,10 +201,10 @@ int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *s
 	return rc ? rc : arm(g, site, n, !opts->paused, ret, err);
 }
 
-int tracing_refresh(struct guest *g, struct tracing_counts *ret, struct err *err)
+int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, struct err *err)
 {
 	struct ftrace_counts counts = { 0 };
-	int rc = guest_refresh(g, true, err);
+	int rc = guest_refresh(g, fresh, err);
 
 	if (!rc)
 		rc = ftrace_sort_out(g, &counts, err);

@@ -96,12 +96,14 @@ must_check int tracing_follow(struct guest *g, const struct tracing_opts *opts, 
 
 /**
  * tracing_refresh - the guest has a life of its own: kernel tables as they are now, and what became of sites
+ * @fresh: as guest_refresh()
  * @ret: n_armed: sites that call the agent now; n_skipped: those that it has for its own tracing, or that
  *       went away with their module just now
  *
  * See ftrace_sort_out(). Return: 0; what guest_refresh() and ftrace_sort_out() return.
  */
-must_check int tracing_refresh(struct guest *g, struct tracing_counts *ret, struct err *err);
+must_check int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret,
+			       struct err *err);
 
 /** tracing_arm_more - ftrace_make_more(); what options ask of single sites holds for earlier ones only */
 must_check int tracing_arm_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret,

@@ -156,7 +156,7 @@ static int look(struct trace *t, struct err *err)
 	if (!tracing_taken(t->g, &taken) || (taken == t->taken && !t->left &&
 					     t->epoch == kernel_epoch(t->k) && !kernel_stale(t->k)))
 		return 0;
-	rc = tracing_refresh(t->g, &counts, err);
+	rc = tracing_refresh(t->g, taken != t->taken, &counts, err);
 	if (rc)
 		return rc;
 	if (t->epoch != kernel_epoch(t->k)) {

@@ -143,7 +143,8 @@ class Bodies(DaemonCase):
                             ({"tracer": "function_graph", "sleep_time": "no"}, "/sleep_time"),
                             ({"tracer": "function_graph", "retval": None}, "/retval"),
                             ({"tracer": "function_graph", "args": []}, "/args"),
-                            ({"tracer": "function", "switches": 1}, "/switches")):
+                            ({"tracer": "function", "switches": 1}, "/switches"),
+                            ({"tracer": "function", "persistent": "yes"}, "/persistent")):
             p = self.problem(self.d.request("POST", "/v1/guests/g/traces", body), 400, "bad_request")
             self.assertEqual(self.pointers(p), [where], body)
         self.assertEqual(self.d.get("/v1/traces")["items"], [])

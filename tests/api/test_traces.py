@@ -111,6 +111,16 @@ class Traces(DaemonCase):
         self.assertEqual(self.d.get(f"/v1/traces/{t}")["options"],
                          {"args": True, "switches": True, "irqs": True, "threshold_ns": 0, "graph": []})
 
+    def test_persistent(self):
+        self.d.attach()
+        t = self.d.trace(persistent=True)
+        doc = self.d.get(f"/v1/traces/{t}")
+        self.assertEqual((doc["options"], doc["continued_by"], doc["taken"]), ({"persistent": True}, None, 0))
+        for verb, *more in (("record", "-o", self.d.dir / "x"), ("profile",)):
+            p = self.d.cli(verb, "g", "--persistent", *more)
+            self.assertEqual(p.returncode, 2, p)
+            self.assertIn("no --persistent", p.stderr if isinstance(p.stderr, str) else p.stderr.decode())
+
     def test_20000_names(self):
         self.d.attach()
         names = ["*"] + [f"a_function_with_a_rather_long_name_that_the_compiler_split_{n}.constprop.0"

@@ -3,8 +3,8 @@
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import LONG, each_kernel, main
-from truth import attach
+from testlib import LONG, each_kernel, first_kernel, main
+from truth import Truth, attach
 
 ROUNDS = 100 if LONG else 10
 
@@ -65,6 +65,29 @@ def test_all_sites(flavour):
         assert not d.journals(), d.journals()
         g.assert_alive()
         g.assert_no_warnings()
+
+
+@first_kernel
+def test_attach_and_detach(flavour):
+    """Attached, traced and let go again and again, under load; nothing grows, nothing is left."""
+    rounds = 200 if LONG else 20
+    with Guest(flavour, load="heavy") as g, Daemon() as d:
+        truth = Truth(g)
+        areas = {a for a, _, line in truth.vmallocinfo() if "module_alloc" in line or "execmem" in line}
+        for _ in range(rounds):
+            d.attach(g, "g")
+            t = d.trace("g", ["vfs_*"], mode="overwrite")["id"]
+            d.wait_trace(t, lambda x: x["records"] > 100)
+            d.stop_trace(t)
+            restore = d.delete("/v1/guests/g")["restore"]
+            assert restore["verified"] and restore["memory_freed"], restore
+            assert not d.journals(), d.journals()
+        g.assert_alive(60)
+        g.assert_no_warnings()
+        truth.assert_untouched([])
+        wait_for("all memory is back", lambda: areas == {
+            a for a, _, line in truth.vmallocinfo() if "module_alloc" in line or "execmem" in line}, 20)
+        print(f"{flavour}: attached and detached {rounds} times")
 
 
 if __name__ == "__main__":

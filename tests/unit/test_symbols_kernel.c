@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -264,6 +265,61 @@ static void refresh_sees_changes(void **state)
 	ctx_deinit(&c);
 }
 
+/* What a module was called is known as of the time that it was there. */
+static void names_of_unloaded_modules_stay(void **state)
+{
+	struct kernel_sym was, then;
+	char name[64], module[64];
+	struct ctx c;
+	u32 epoch;
+	u64 ip;
+
+	(void)state;
+	ctx_init(&c, &old);
+	load(&c);
+	epoch = kernel_epoch(c.k);
+	assert_false(kernel_stale(c.k));
+	ip = kernel_sites(c.k)[kernel_site_count(c.k) - 1].ip;
+	assert_true(kernel_sym_at(c.k, ip, &was));
+	snprintf(name, sizeof(name), "%s", was.name);
+	snprintf(module, sizeof(module), "%s", was.module);
+	/* nothing new: the same epoch */
+	assert_int_equal(kernel_refresh(c.k, &c.err), 0);
+	assert_int_equal(kernel_epoch(c.k), epoch);
+	/* the second module goes */
+	fake_put64(&c.f, c.f.mods[0] + 8, fake_sym_addr(&c.f, "modules"));
+	fake_put32(&c.f, c.f.pages[1] + 16, 2);
+	assert_true(kernel_stale(c.k));
+	assert_int_equal(kernel_refresh(c.k, &c.err), 0);
+	assert_false(kernel_stale(c.k));
+	assert_int_equal(kernel_epoch(c.k), epoch + 1);
+	assert_false(kernel_sym_at(c.k, ip, &then));
+	kernel_names_lock(c.k);
+	assert_false(kernel_sym_then(c.k, ip, epoch + 1, &then));
+	assert_false(kernel_sym_then(c.k, ip, epoch - 1, &then));
+	assert_true(kernel_sym_then(c.k, ip, epoch, &then));
+	assert_string_equal(then.name, name);
+	assert_string_equal(then.module, module);
+	assert_int_equal(then.addr, was.addr);
+	kernel_names_unlock(c.k);
+	ctx_deinit(&c);
+}
+
+static void a_reference_keeps_it(void **state)
+{
+	struct ctx c;
+	struct kernel *other;
+
+	(void)state;
+	ctx_init(&c, &old);
+	load(&c);
+	other = kernel_ref(c.k);
+	kernel_destroy(c.k);
+	assert_int_equal(kernel_module_count(other), 2);
+	c.k = other;
+	ctx_deinit(&c);
+}
+
 /* After a refresh that failed the kernel is as it was. */
 static void failed_refresh_keeps_the_old(void **state)
 {
@@ -345,6 +401,8 @@ int main(void)
 		cmocka_unit_test(site_offset_needs_landing_pads),
 		cmocka_unit_test(unsorted_sites),
 		cmocka_unit_test(refresh_sees_changes),
+		cmocka_unit_test(names_of_unloaded_modules_stay),
+		cmocka_unit_test(a_reference_keeps_it),
 		cmocka_unit_test(failed_refresh_keeps_the_old),
 		cmocka_unit_test(damaged),
 		cmocka_unit_test(without_ftrace),
