@@ -71,3 +71,24 @@ export function ticks(from, to, want) {
 		out.push({ ts, label: `${(ts / 1e9).toFixed(digits)} s` });
 	return out;
 }
+
+/**
+ * What ran on a vCPU within [from, to], from its task switches in order: [{pid, comm, from, to}], the idle task left
+ * out. Before the first switch nothing is known.
+ */
+export function running(switches, cpu, from, to) {
+	const out = [];
+	let last = null;
+	const end = (ts) => {
+		if (last?.pid && ts > from && last.ts < to)
+			out.push({ pid: last.pid, comm: last.comm, from: Math.max(from, last.ts), to: Math.min(to, ts) });
+	};
+	for (const s of switches) {
+		if (s.cpu !== cpu)
+			continue;
+		end(s.ts);
+		last = s;
+	}
+	end(to);
+	return out;
+}

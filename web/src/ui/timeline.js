@@ -4,18 +4,36 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { NEVER, OPEN } from "../calls.js";
 import { count, duration, plural, stamp } from "../format.js";
-import { MAX_ROWS, extent, inView, lanes, ticks } from "../lanes.js";
+import { MAX_ROWS, extent, inView, lanes, running, ticks } from "../lanes.js";
 import { hue } from "./flame.js";
 import { Button, Empty, html, useLive, useSize } from "./kit.js";
 
 const BAR = 16, GAP = 10, AXIS = 22, LABEL = 132;
 const FOLLOW_NS = 2e9;
+const HELP = "Plus and minus zoom, arrows move, n and p step through calls. The table below has the same in words.";
 
 const css = (el) => {
 	const s = getComputedStyle(el), v = (name) => s.getPropertyValue(name).trim();
 	return { text: v("--text"), muted: v("--muted"), line: v("--line"), surface: v("--surface"), sunken: v("--sunken"), accent: v("--accent"),
-		hues: [0, 1, 2, 3, 4, 5, 6].map((i) => v(`--hue${i}`)), ink: v("--hue-ink"), mono: v("--mono"), sans: v("--sans") };
+		hues: [0, 1, 2, 3, 4, 5, 6].map((i) => v(`--hue${i}`)), ink: v("--hue-ink"), task: v("--task"), mono: v("--mono"), sans: v("--sans") };
 };
+
+/** room above a lane's calls for which task the vCPU runs, if task switches were recorded */
+const stripOf = (live, by) => by === "cpu" && live.switches.length ? BAR : 0;
+
+function drawStrip(ctx, look, { live, lane, y, from, to, scale }) {
+	ctx.font = `11px ${look.mono}`;
+	for (const r of running(live.switches, lane.key, from, to)) {
+		const x = LABEL + (r.from - from) * scale, w = Math.max(1, (r.to - r.from) * scale);
+		const label = `${live.names.text(r.comm)}-${r.pid}`, fits = Math.floor((w - 8) / 6.7);
+		ctx.fillStyle = look.task;
+		ctx.fillRect(x, y, w > 3 ? w - 1 : w, BAR - 3);
+		if (fits >= 5) {
+			ctx.fillStyle = look.text;
+			ctx.fillText(label.length <= fits ? label : label.slice(0, fits - 1) + "…", x + 4, y + 10);
+		}
+	}
+}
 
 /** draws everything; returns boxes {n, x, y, w} for the pointer */
 function draw(ctx, look, p) {
@@ -28,11 +46,13 @@ function draw(ctx, look, p) {
 	ctx.clip();
 	let y = AXIS + GAP / 2 - scroll;
 	for (const lane of list) {
-		const h = lane.rows * BAR;
+		const strip = stripOf(live, by), h = lane.rows * BAR + strip;
 		if (y + h >= AXIS && y <= height) {
 			ctx.fillStyle = look.sunken;
 			ctx.fillRect(LABEL, y - 2, width - LABEL, h + 3);
-			drawLane(ctx, look, { ...p, lane, y, c, scale, boxes });
+			if (strip)
+				drawStrip(ctx, look, { live, lane, y, from, to, scale });
+			drawLane(ctx, look, { ...p, lane, y: y + strip, c, scale, boxes });
 			ctx.fillStyle = look.text;
 			ctx.font = `12px ${look.sans}`;
 			const label = by === "cpu" ? `vCPU ${lane.key}` : `${live.names.text(live.tasks.get(lane.key) ?? 0)}-${lane.key}`;
@@ -120,7 +140,7 @@ export function Timeline({ live, trace }) {
 	const [from, to] = span;
 	const picture = useMemo(() => lanes(c, by, from, to, whole[1]), [version, by, from, to]);
 	const table = useMemo(() => inView(c, from, to), [version, from, to]);
-	const full = picture.lanes.reduce((h, l) => h + l.rows * BAR + GAP, AXIS + GAP);
+	const full = picture.lanes.reduce((h, l) => h + l.rows * BAR + stripOf(live, by) + GAP, AXIS + GAP);
 	const far = Math.max(0, full - height);
 	const down = Math.min(scroll, far);
 
@@ -227,7 +247,7 @@ export function Timeline({ live, trace }) {
 		</div>
 		<div class="timeline" ref=${box} style=${{ height: `${Math.max(180, Math.min(460, full + 6))}px` }}>
 			<canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="timeline"
-				aria-label=${`Calls by ${by === "cpu" ? "vCPU" : "task"}, ${plural(picture.lanes.length, "lane")}; plus and minus zoom, arrows move, n and p step through calls. The table below has the same in words.`}
+				aria-label=${`Calls by ${by === "cpu" ? "vCPU" : "task"}, ${plural(picture.lanes.length, "lane")}. ${HELP}`}
 				onKeyDown=${onKeyDown} onPointerDown=${onPointerDown} onPointerMove=${onPointerMove} onPointerUp=${onPointerUp} onPointerCancel=${() => { drag.current = null; }}></canvas>
 		</div>
 		<div class="detail" aria-live="polite">

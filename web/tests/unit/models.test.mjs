@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { Calls, NEVER, OPEN } from "../../src/calls.js";
 import { Flame, layout, weigh } from "../../src/flame.js";
 import { Names } from "../../src/intern.js";
-import { extent, inView, lanes, ticks } from "../../src/lanes.js";
+import { extent, inView, lanes, running, ticks } from "../../src/lanes.js";
 import { Live, firstAfter } from "../../src/live.js";
 import { KEEP_CALLS, KEEP_RECORDS, KEEP_SYSCALLS, MAX_NOTE } from "../../src/limits.js";
 import { TraceSeries, WindowSeries } from "../../src/series.js";
@@ -146,6 +146,13 @@ test("lanes and axes", () => {
 	const t = ticks(0, 1e9, 5);
 	assert.ok(t.length >= 4 && t.length <= 11 && t[1].label === "0.2 s", JSON.stringify(t));
 	assert.ok(ticks(5, 5, 3).length < 101);
+});
+
+test("which task a vCPU runs, by its switches", () => {
+	const s = [[10, 0, 5], [20, 1, 9], [30, 0, 0], [40, 0, 6]].map(([ts, cpu, pid]) => ({ ts, cpu, pid, comm: pid }));
+	assert.deepEqual(running(s, 0, 0, 100), [{ pid: 5, comm: 5, from: 10, to: 30 }, { pid: 6, comm: 6, from: 40, to: 100 }]);
+	assert.deepEqual(running(s, 0, 15, 25), [{ pid: 5, comm: 5, from: 15, to: 25 }]);
+	assert.deepEqual(running(s, 2, 0, 100), []);
 });
 
 test("bytes of a stream that are no record do no harm", () => {
