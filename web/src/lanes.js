@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the timeline draws: lanes of calls, by vCPU or by task, within a span of the guest's clock.
 
-import { NEVER, OPEN } from "./calls.js";
+import { OPEN } from "./calls.js";
 
 export const MAX_LANES = 64;
 export const MAX_ROWS = 8; // depths of calls of a lane
@@ -25,7 +25,7 @@ export function lanes(calls, by, from, to, now) {
 	const map = new Map();
 	for (let n = calls.oldest; n < calls.next; n++) {
 		const i = n & calls.mask, ts = calls.ts[i], d = calls.dur[i];
-		const end = d === OPEN || d === NEVER ? now : ts + Math.max(0, d);
+		const end = d === OPEN ? now : ts + Math.max(0, d);
 		if (end < from || ts > to)
 			continue;
 		const key = by === "cpu" ? calls.cpu[i] : calls.pid[i];

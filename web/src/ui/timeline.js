@@ -2,7 +2,7 @@
 // Calls over the guest's clock, a lane for each vCPU or task, on a canvas; the table below it says the same in words.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { NEVER, OPEN } from "../calls.js";
+import { NEVER, OPEN, UNSEEN } from "../calls.js";
 import { count, duration, plural, stamp } from "../format.js";
 import { MAX_ROWS, extent, inView, lanes, running, ticks } from "../lanes.js";
 import { hue } from "./flame.js";
@@ -56,10 +56,10 @@ function draw(ctx, look, p) {
 			ctx.fillStyle = look.text;
 			ctx.font = `12px ${look.sans}`;
 			const label = by === "cpu" ? `vCPU ${lane.key}` : `${live.names.text(live.tasks.get(lane.key) ?? 0)}-${lane.key}`;
-			ctx.fillText(label, 2, y + 12, LABEL - 10);
+			ctx.fillText(label, 8, y + 12, LABEL - 16);
 			ctx.fillStyle = look.muted;
 			if (lane.rows > 1)
-				ctx.fillText(plural(lane.calls.length, "call"), 2, y + 12 + BAR, LABEL - 10);
+				ctx.fillText(plural(lane.calls.length, "call"), 8, y + 12 + BAR, LABEL - 16);
 		}
 		y += h + GAP;
 	}
@@ -95,21 +95,21 @@ function drawLane(ctx, look, p) {
 	ctx.font = `11px ${look.mono}`;
 	for (const n of lane.calls) {
 		const i = n & c.mask, row = Math.min(MAX_ROWS - 1, c.depth[i]), d = c.dur[i];
-		const end = d === OPEN || d === NEVER ? now : c.ts[i] + Math.max(0, d);
+		const end = d === OPEN ? now : c.ts[i] + Math.max(0, d);
 		const x0 = Math.max(LABEL, LABEL + (c.ts[i] - from) * scale), x1 = Math.min(width, LABEL + (Math.min(end, to) - from) * scale);
 		const w = Math.max(1, x1 - x0);
 		if (x0 + w <= filled[row] + 0.5)
 			continue; // nothing new would be seen
 		const name = live.names.text(c.fn[i]), top = y + row * BAR;
 		ctx.fillStyle = look.hues[hue(name)];
-		ctx.globalAlpha = d === OPEN || d === NEVER ? 0.45 : 1;
+		ctx.globalAlpha = d === OPEN ? 0.45 : 1;
 		ctx.fillRect(x0, top, w > 3 ? w - 1 : w, BAR - 1);
 		ctx.globalAlpha = 1;
 		filled[row] = x0 + w;
 		boxes.push({ n, x: x0, y: top, w });
 		if (w > 44) {
 			const fits = Math.floor((w - 8) / 6.7);
-			ctx.fillStyle = look.ink;
+			ctx.fillStyle = d === OPEN ? look.text : look.ink;
 			ctx.fillText(name.length <= fits ? name : name.slice(0, fits - 1) + "…", x0 + 4, top + 11.5);
 		}
 	}
@@ -120,7 +120,7 @@ const at = (boxes, x, y) => boxes.find((b) => x >= b.x - 1 && x <= b.x + Math.ma
 function CallWords({ live, n }) {
 	const c = live.calls, i = n & c.mask, d = c.dur[i];
 	return html`<strong class="mono">${live.names.text(c.fn[i])}</strong>
-		<span>${d >= 0 ? duration(d) : d === OPEN ? "still inside" : d === NEVER ? "never returns" : "a call"}</span>
+		<span>${d >= 0 ? duration(d) : d === OPEN ? "still inside" : d === NEVER ? "never returns" : d === UNSEEN ? "its return was lost" : "a call"}</span>
 		<span>at ${stamp(c.ts[i])} s</span><span>vCPU ${c.cpu[i]}</span>
 			<span>${live.names.text(c.comm[i])}-${c.pid[i]}</span>
 		<span class="mono clip">${c.notes.get(n) ?? ""}</span>`;

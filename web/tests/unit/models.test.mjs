@@ -3,7 +3,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Calls, NEVER, OPEN } from "../../src/calls.js";
+import { Calls, NEVER, OPEN, UNSEEN } from "../../src/calls.js";
 import { Flame, layout, weigh } from "../../src/flame.js";
 import { Names } from "../../src/intern.js";
 import { extent, inView, lanes, running, ticks } from "../../src/lanes.js";
@@ -36,8 +36,8 @@ test("a lost return closes what was inside, a lost entry starts no call", () => 
 	for (const r of [enter("a", 0), enter("b", 1), enter("c", 2), leave("a", 0, 9000), leave("z", 3, 5), enter("e", 0), leave("f", 0, 1)])
 		l.item(r);
 	assert.deepEqual(names(l), ["a", "  b", "    c", "e"]);
-	assert.equal(l.calls.dur[3 & l.calls.mask], OPEN);
-	assert.equal(l.calls.dur[4 & l.calls.mask], OPEN, "a return of another function is not taken for its");
+	assert.equal(l.calls.dur[3 & l.calls.mask], UNSEEN);
+	assert.equal(l.calls.dur[4 & l.calls.mask], UNSEEN, "a return of another function is not taken for its");
 });
 
 test("after a loss nothing is hung under calls from before it", () => {
@@ -45,6 +45,7 @@ test("after a loss nothing is hung under calls from before it", () => {
 	for (const r of [enter("a", 0), { type: "lost", count: 12, after: 1 }, enter("b", 1), leave("b", 1, 5)])
 		l.item(r);
 	assert.deepEqual(names(l), ["a", "b"]);
+	assert.equal(l.calls.dur[1], UNSEEN);
 	assert.equal(l.lost, 12);
 });
 
