@@ -46,7 +46,7 @@ function Downloads({ trace, onProblem }) {
 			${!over && html`<p class="hint">Streams are saved once the trace is stopped.</p>`}
 			<ul>${[...offered, ...listed].map((f) => {
 				const whole = x.formats.includes(f[0]), can = whole || f[3];
-				return html`<li><button type="button" class="menu-item" disabled=${!(over || whole) || !can || busy}
+				return html`<li><button type="button" class="menu-item" data-format=${f[0]} disabled=${!(over || whole) || !can || busy}
 					onClick=${() => save(f)}>${f[1]}<span class="faint">
 					${busy === f[0] ? "…" : can ? `.${f[2]}` : "not by this daemon"}</span></button></li>`;
 			})}</ul>
