@@ -225,7 +225,7 @@ test("a trace is switched, stopped and saved", async () => {
 			await page.getByText("Download", { exact: true }).click();
 		const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
 		const bytes = readFileSync(await file.path());
-		assert.ok(bytes.length > 1000, `${format}: ${bytes.length} bytes`);
+		assert.ok(bytes.length > 100, `${format}: ${bytes.length} bytes`);
 		if (["chrome", "speedscope"].includes(format))
 			JSON.parse(bytes.toString());
 	}
