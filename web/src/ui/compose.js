@@ -70,7 +70,7 @@ function More({ form, set, bad }) {
 			<${Check} label="Interrupts" checked=${form.irqs} onChange=${(irqs) => set({ irqs })} />
 			<${Check} label="Time asleep counts" checked=${form.sleep_time}
 				onChange=${(v) => set({ sleep_time: v })} />`}
-			<${Check} label="Task switches" checked=${form.switches} onChange=${(switches) => set({ switches })} />
+			${form.tracer !== "syscalls" && html`<${Check} label="Task switches" checked=${form.switches} onChange=${(switches) => set({ switches })} />`}
 		</fieldset>
 	</div>`;
 }
