@@ -5,22 +5,20 @@
 
 #include "base/types.h"
 
-/* One declaration a file; those that shrink have a compressed copy. */
-#define PAGE_BYTES(name) extern const char name[], name##_end[]
-
-PAGE_BYTES(page_index);
-PAGE_BYTES(page_index_gz);
-PAGE_BYTES(page_js);
-PAGE_BYTES(page_js_gz);
-PAGE_BYTES(page_css);
-PAGE_BYTES(page_css_gz);
-PAGE_BYTES(page_icon);
-PAGE_BYTES(page_licences);
-PAGE_BYTES(page_licences_gz);
-PAGE_BYTES(page_sans);
-PAGE_BYTES(page_sans_bold);
-PAGE_BYTES(page_mono);
-PAGE_BYTES(page_mono_bold);
+/* A line each; those that shrink have a compressed copy. */
+extern const char page_index[], page_index_end[];
+extern const char page_index_gz[], page_index_gz_end[];
+extern const char page_js[], page_js_end[];
+extern const char page_js_gz[], page_js_gz_end[];
+extern const char page_css[], page_css_end[];
+extern const char page_css_gz[], page_css_gz_end[];
+extern const char page_icon[], page_icon_end[];
+extern const char page_licences[], page_licences_end[];
+extern const char page_licences_gz[], page_licences_gz_end[];
+extern const char page_sans[], page_sans_end[];
+extern const char page_sans_bold[], page_sans_bold_end[];
+extern const char page_mono[], page_mono_end[];
+extern const char page_mono_bold[], page_mono_bold_end[];
 
 /**
  * page_takes_gzip - does this Accept-Encoding allow gzip?

@@ -25,7 +25,8 @@ def main():
         asks.stop()
         tokens = asks.dir / "tokens"
         add = ["token", "add", "page", "--role", "admin", "--file", tokens]
-        out = subprocess.run([os.environ["HVFTRACE"], *add], stdout=subprocess.PIPE, text=True, check=True).stdout
+        command = [os.environ["HVFTRACE"], *add]
+        out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
         asks.args = ["--tokens", str(tokens)]
         asks.start()
         at = re.findall(r"listening on tcp:(\S+)", asks.log())[-1]

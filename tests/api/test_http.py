@@ -27,7 +27,7 @@ class Routes(DaemonCase):
         self.assertTrue(r.text.endswith(b"\n"))
 
     def test_nothing_there(self):
-        for path in ("/v1", "/v1/", "/assets", "/assets/", "/v1/guests/", "/v1/guests/a/b", "/v2/guests", "/healthz/",
+        for path in ("/v1", "/v1/", "/assets/", "/v1/guests/", "/v1/guests/a/b", "/v2/guests", "/healthz/",
                      "//healthz",
                      "/v1/guests/" + "x" * 65, "/v1/guests//functions"):
             self.problem(self.d.request("GET", path), 404, "not_found")

@@ -8,6 +8,7 @@ import { clean } from "./format.js";
 export const OPEN = -1;		// has not returned yet
 export const NEVER = -2;	// its task ended inside
 export const UNFOLLOWED = -3;	// its return is not followed
+export const UNSEEN = -4;	// its return was lost, or can no longer be told
 
 export class Calls {
 	constructor(size = KEEP_CALLS) {
@@ -94,7 +95,7 @@ export class Calls {
 	enter(fn, comm, r) {
 		const s = this.stack(r.pid), depth = Math.min(r.depth ?? 0, MAX_DEPTH);
 		const n = this.add(fn, r, comm, OPEN);
-		s.length = Math.min(s.length, depth);
+		this.cut(s, depth);
 		this.hang(n, this.above(s, depth));
 		s[depth] = n;
 		return n;
@@ -119,17 +120,27 @@ export class Calls {
 	/** a call returned: its number, 0 when its entry was lost or is no longer kept */
 	leave(fn, r, dur = r.duration_ns) {
 		const s = this.stacks.get(r.pid), depth = Math.min(r.depth ?? 0, MAX_DEPTH);
-		const n = s?.[depth] ?? 0;
+		const n = s?.[depth] ?? 0, known = this.has(n) && this.fn[n & this.mask] === fn;
+		if (known)
+			this.dur[n & this.mask] = dur;
 		if (s)
-			s.length = Math.min(s.length, depth);
-		if (!this.has(n) || this.fn[n & this.mask] !== fn)
-			return 0;
-		this.dur[n & this.mask] = dur;
-		return n;
+			this.cut(s, depth);
+		return known ? n : 0;
+	}
+
+	/** calls from this depth on are over, also those whose return did not come */
+	cut(s, depth) {
+		for (let d = depth; d < s.length; d++) {
+			if (this.has(s[d]) && this.dur[s[d] & this.mask] === OPEN)
+				this.dur[s[d] & this.mask] = UNSEEN;
+		}
+		s.length = Math.min(s.length, depth);
 	}
 
 	/** what is open can no longer be told: records were lost */
 	forgetOpen() {
+		for (const s of this.stacks.values())
+			this.cut(s, 0);
 		this.stacks.clear();
 	}
 

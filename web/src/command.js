@@ -68,7 +68,7 @@ export function body(f) {
 		graphMembers(f, b);
 	if (f.tracer === "syscalls" ? f.failed : f.args)
 		b[f.tracer === "syscalls" ? "failed" : "args"] = true;
-	if (f.switches)
+	if (f.switches && f.tracer !== "syscalls")
 		b.switches = true;
 	if (f.mode !== "discard")
 		b.mode = f.mode;

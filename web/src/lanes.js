@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the timeline draws: lanes of calls, by vCPU or by task, within a span of the guest's clock.
 
-import { NEVER, OPEN } from "./calls.js";
+import { OPEN } from "./calls.js";
 
 export const MAX_LANES = 64;
 export const MAX_ROWS = 8; // depths of calls of a lane
@@ -25,7 +25,7 @@ export function lanes(calls, by, from, to, now) {
 	const map = new Map();
 	for (let n = calls.oldest; n < calls.next; n++) {
 		const i = n & calls.mask, ts = calls.ts[i], d = calls.dur[i];
-		const end = d === OPEN || d === NEVER ? now : ts + Math.max(0, d);
+		const end = d === OPEN ? now : ts + Math.max(0, d);
 		if (end < from || ts > to)
 			continue;
 		const key = by === "cpu" ? calls.cpu[i] : calls.pid[i];
@@ -69,5 +69,26 @@ export function ticks(from, to, want) {
 	const out = [];
 	for (let ts = Math.ceil(from / step) * step; ts <= to && out.length < 100; ts += step)
 		out.push({ ts, label: `${(ts / 1e9).toFixed(digits)} s` });
+	return out;
+}
+
+/**
+ * What ran on a vCPU within [from, to], from its task switches in order: [{pid, comm, from, to}], the idle task left
+ * out. Before the first switch nothing is known.
+ */
+export function running(switches, cpu, from, to) {
+	const out = [];
+	let last = null;
+	const end = (ts) => {
+		if (last?.pid && ts > from && last.ts < to)
+			out.push({ pid: last.pid, comm: last.comm, from: Math.max(from, last.ts), to: Math.min(to, ts) });
+	};
+	for (const s of switches) {
+		if (s.cpu !== cpu)
+			continue;
+		end(s.ts);
+		last = s;
+	}
+	end(to);
 	return out;
 }

@@ -92,7 +92,8 @@ function Token() {
 	};
 	return html`<form class="token" onSubmit=${enter}>
 		<h1>This daemon asks who you are</h1>
-		<p class="lead">Give a token that it knows (<code>hvftrace token add</code> makes one). The browser keeps it until it is closed, out of reach of scripts, and sends it to this daemon alone.</p>
+		<p class="lead">Give a token that it knows (<code>hvftrace token add</code> makes one).
+			The browser keeps it until it is closed, out of reach of scripts, and sends it to this daemon alone.</p>
 		${problem && html`<${Failure} problem=${problem} onClose=${() => setProblem(null)} />`}
 		<${Field} id="token" label="Token">
 			<input id="token" type="password" autocomplete="off" required value=${text}

@@ -16,10 +16,19 @@ function options(width, lines, el, unit) {
 	const axis = { stroke: v("--muted"), grid: { stroke: v("--line"), width: 1 }, ticks: { show: false }, font: `11px ${v("--sans")}` };
 	return {
 		width, height: HEIGHT, legend: { show: false }, cursor: { y: false, points: { size: 6 } }, padding: [10, 8, 0, 0],
-		axes: [{ ...axis, space: 90, size: 30, values: (u, list) => list.map((t) => new Date(t * 1000).toLocaleTimeString("en-GB")) }, { ...axis, size: 64, values: (u, list) => list.map((n) => n === null ? "" : unit(n)) }],
-		scales: { x: { range: (u, min, max) => [Math.min(min, max - LEAST_S), max] }, y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] } },
-		series: [{}, ...lines.map((l, i) => ({ label: l.label, stroke: v(l.colour), width: 1.75, dash: PATTERNS[i], points: { show: l.points ?? false, size: 5, fill: v(l.colour) }, spanGaps: false,
-			fill: i === 0 ? v("--accent-weak") : undefined }))],
+		axes: [
+			{ ...axis, space: 90, size: 30, values: (u, list) => list.map((t) => new Date(t * 1000).toLocaleTimeString("en-GB")) },
+			{ ...axis, size: 64, values: (u, list) => list.map((n) => n === null ? "" : unit(n)) },
+		],
+		scales: {
+			x: { range: (u, min, max) => [Math.min(min, max - LEAST_S), max] },
+			y: { range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1] },
+		},
+		series: [{}, ...lines.map((l, i) => ({
+			label: l.label, stroke: v(l.colour), width: 1.75, dash: PATTERNS[i], spanGaps: false,
+			points: { show: l.points ?? false, size: 5, fill: v(l.colour) },
+			fill: i === 0 ? v("--accent-weak") : undefined,
+		}))],
 	};
 }
 

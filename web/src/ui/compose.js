@@ -30,10 +30,11 @@ function Matches({ guest, form }) {
 	if (!found)
 		return html`<p class="hint"
 			role="status">Fetching the list of functions: ${count(f.got)} of ${count(guest.functions)}</p>`;
+	const left = found.matched - found.traceable, alone = left ? `; ${count(left)} more must be left alone` : "";
 	return html`<div class="matches" role="status">
 		<span class=${found.traceable ? "matches-count" : "matches-count warn"}>
 			${plural(found.traceable, "function")}</span>
-		<span class="faint">of ${count(guest.functions)}${words(form.filter).length ? "" : ": all that can be traced"}${found.matched > found.traceable ? `; ${count(found.matched - found.traceable)} more must be left alone` : ""}</span>
+		<span class="faint">of ${count(guest.functions)}${words(form.filter).length ? "" : ": all that can be traced"}${alone}</span>
 		${found.none.length > 0 && html`<span class="warn">
 			<${Icon} name="warn" /> nothing matches ${found.none.slice(0, 3).join(", ")}</span>`}
 		${words(form.filter).length > 0 && found.sample.length > 0 && html`<span class="sample mono">
@@ -69,7 +70,7 @@ function More({ form, set, bad }) {
 			<${Check} label="Interrupts" checked=${form.irqs} onChange=${(irqs) => set({ irqs })} />
 			<${Check} label="Time asleep counts" checked=${form.sleep_time}
 				onChange=${(v) => set({ sleep_time: v })} />`}
-			<${Check} label="Task switches" checked=${form.switches} onChange=${(switches) => set({ switches })} />
+			${form.tracer !== "syscalls" && html`<${Check} label="Task switches" checked=${form.switches} onChange=${(switches) => set({ switches })} />`}
 		</fieldset>
 	</div>`;
 }

@@ -87,8 +87,12 @@ export function FlameView({ live, trace }) {
 	};
 	if (!total)
 		return html`<${Empty} title="No time to show yet">
-			${trace.tracer === "function" ? "The function tracer sees calls, not how long they take. Switch this trace to function_graph above." : "A flame graph needs calls that returned. They appear here as soon as there are some."}<//>`;
+			${trace.tracer === "function"
+				? "The function tracer sees calls, not how long they take. Change this trace to function_graph above."
+				: "A flame graph needs calls that returned. They appear here as soon as there are some."}<//>`;
 	const node = current?.node ?? zoom;
+	const look = (b, name) => ["box", b.node.depth === 0 ? "of-all" : b.node.depth === 1 ? "of-task" : `hue${hue(name)}`,
+		b.level < 0 && "is-above", find && (hit(b.node) ? "is-hit" : "is-not")].filter(Boolean).join(" ");
 	return html`<div class="toolbar">
 			<label class="search"><span class="hidden">Find functions</span>
 				<input type="search" placeholder="Find in the graph" value=${text}
@@ -109,7 +113,7 @@ export function FlameView({ live, trace }) {
 				const name = nameOf(b.node), px = b.w * width;
 				return html`<div id=${`flame-${i}`} key=${i} role="treeitem" aria-level=${b.level - up + 1}
 					aria-selected=${b.node === node}
-					tabindex=${b === current ? 0 : -1} class=${`box ${b.node.up ? b.node.depth === 1 ? "of-task" : `hue${hue(name)}` : "of-all"} ${b.level < 0 ? "is-above" : ""} ${find ? hit(b.node) ? "is-hit" : "is-not" : ""}`}
+					tabindex=${b === current ? 0 : -1} class=${look(b, name)}
 					aria-label=${`${name}, ${duration(b.node.value)}, ${percent(b.node.value, total)}, ${plural(b.node.count, "call")}`}
 					style=${{ left: `${b.x * 100}%`, width: `calc(${b.w * 100}% - 1px)`, top: `${(b.level - up) * 22}px` }}
 					onMouseEnter=${() => setFocus(b.node)} onFocus=${() => setFocus(b.node)} onClick=${() => setZoom(b.node)}>${px > 28 ? name : ""}</div>`;

@@ -44,7 +44,8 @@ export function RecordsView({ live, trace }) {
 		out.current.length = 0;
 		for (let n = r.oldest; n < r.next; n++) {
 			const i = n & r.mask;
-			if (!t || ["lost", "marker"].includes(KINDS[r.kind[i]]) || live.names.text(r.fn[i]).toLowerCase().includes(t) || live.names.text(r.comm[i]).toLowerCase().includes(t) || String(r.pid[i]) === t)
+			const has = (name) => live.names.text(name).toLowerCase().includes(t);
+			if (!t || ["lost", "marker"].includes(KINDS[r.kind[i]]) || has(r.fn[i]) || has(r.comm[i]) || String(r.pid[i]) === t)
 				out.current.push(n);
 		}
 		return out.current;

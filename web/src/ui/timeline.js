@@ -2,20 +2,38 @@
 // Calls over the guest's clock, a lane for each vCPU or task, on a canvas; the table below it says the same in words.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { NEVER, OPEN } from "../calls.js";
+import { NEVER, OPEN, UNSEEN } from "../calls.js";
 import { count, duration, plural, stamp } from "../format.js";
-import { MAX_ROWS, extent, inView, lanes, ticks } from "../lanes.js";
+import { MAX_ROWS, extent, inView, lanes, running, ticks } from "../lanes.js";
 import { hue } from "./flame.js";
 import { Button, Empty, html, useLive, useSize } from "./kit.js";
 
 const BAR = 16, GAP = 10, AXIS = 22, LABEL = 132;
 const FOLLOW_NS = 2e9;
+const HELP = "Plus and minus zoom, arrows move, n and p step through calls. The table below has the same in words.";
 
 const css = (el) => {
 	const s = getComputedStyle(el), v = (name) => s.getPropertyValue(name).trim();
 	return { text: v("--text"), muted: v("--muted"), line: v("--line"), surface: v("--surface"), sunken: v("--sunken"), accent: v("--accent"),
-		hues: [0, 1, 2, 3, 4, 5, 6].map((i) => v(`--hue${i}`)), ink: v("--hue-ink"), mono: v("--mono"), sans: v("--sans") };
+		hues: [0, 1, 2, 3, 4, 5, 6].map((i) => v(`--hue${i}`)), ink: v("--hue-ink"), task: v("--task"), mono: v("--mono"), sans: v("--sans") };
 };
+
+/** room above a lane's calls for which task the vCPU runs, if task switches were recorded */
+const stripOf = (live, by) => by === "cpu" && live.switches.length ? BAR : 0;
+
+function drawStrip(ctx, look, { live, lane, y, from, to, scale }) {
+	ctx.font = `11px ${look.mono}`;
+	for (const r of running(live.switches, lane.key, from, to)) {
+		const x = LABEL + (r.from - from) * scale, w = Math.max(1, (r.to - r.from) * scale);
+		const label = `${live.names.text(r.comm)}-${r.pid}`, fits = Math.floor((w - 8) / 6.7);
+		ctx.fillStyle = look.task;
+		ctx.fillRect(x, y, w > 3 ? w - 1 : w, BAR - 3);
+		if (fits >= 5) {
+			ctx.fillStyle = look.text;
+			ctx.fillText(label.length <= fits ? label : label.slice(0, fits - 1) + "…", x + 4, y + 10);
+		}
+	}
+}
 
 /** draws everything; returns boxes {n, x, y, w} for the pointer */
 function draw(ctx, look, p) {
@@ -28,18 +46,20 @@ function draw(ctx, look, p) {
 	ctx.clip();
 	let y = AXIS + GAP / 2 - scroll;
 	for (const lane of list) {
-		const h = lane.rows * BAR;
+		const strip = stripOf(live, by), h = lane.rows * BAR + strip;
 		if (y + h >= AXIS && y <= height) {
 			ctx.fillStyle = look.sunken;
 			ctx.fillRect(LABEL, y - 2, width - LABEL, h + 3);
-			drawLane(ctx, look, { ...p, lane, y, c, scale, boxes });
+			if (strip)
+				drawStrip(ctx, look, { live, lane, y, from, to, scale });
+			drawLane(ctx, look, { ...p, lane, y: y + strip, c, scale, boxes });
 			ctx.fillStyle = look.text;
 			ctx.font = `12px ${look.sans}`;
 			const label = by === "cpu" ? `vCPU ${lane.key}` : `${live.names.text(live.tasks.get(lane.key) ?? 0)}-${lane.key}`;
-			ctx.fillText(label, 2, y + 12, LABEL - 10);
+			ctx.fillText(label, 8, y + 12, LABEL - 16);
 			ctx.fillStyle = look.muted;
 			if (lane.rows > 1)
-				ctx.fillText(plural(lane.calls.length, "call"), 2, y + 12 + BAR, LABEL - 10);
+				ctx.fillText(plural(lane.calls.length, "call"), 8, y + 12 + BAR, LABEL - 16);
 		}
 		y += h + GAP;
 	}
@@ -75,21 +95,21 @@ function drawLane(ctx, look, p) {
 	ctx.font = `11px ${look.mono}`;
 	for (const n of lane.calls) {
 		const i = n & c.mask, row = Math.min(MAX_ROWS - 1, c.depth[i]), d = c.dur[i];
-		const end = d === OPEN || d === NEVER ? now : c.ts[i] + Math.max(0, d);
+		const end = d === OPEN ? now : c.ts[i] + Math.max(0, d);
 		const x0 = Math.max(LABEL, LABEL + (c.ts[i] - from) * scale), x1 = Math.min(width, LABEL + (Math.min(end, to) - from) * scale);
 		const w = Math.max(1, x1 - x0);
 		if (x0 + w <= filled[row] + 0.5)
 			continue; // nothing new would be seen
 		const name = live.names.text(c.fn[i]), top = y + row * BAR;
 		ctx.fillStyle = look.hues[hue(name)];
-		ctx.globalAlpha = d === OPEN || d === NEVER ? 0.45 : 1;
+		ctx.globalAlpha = d === OPEN ? 0.45 : 1;
 		ctx.fillRect(x0, top, w > 3 ? w - 1 : w, BAR - 1);
 		ctx.globalAlpha = 1;
 		filled[row] = x0 + w;
 		boxes.push({ n, x: x0, y: top, w });
 		if (w > 44) {
 			const fits = Math.floor((w - 8) / 6.7);
-			ctx.fillStyle = look.ink;
+			ctx.fillStyle = d === OPEN ? look.text : look.ink;
 			ctx.fillText(name.length <= fits ? name : name.slice(0, fits - 1) + "…", x0 + 4, top + 11.5);
 		}
 	}
@@ -100,7 +120,7 @@ const at = (boxes, x, y) => boxes.find((b) => x >= b.x - 1 && x <= b.x + Math.ma
 function CallWords({ live, n }) {
 	const c = live.calls, i = n & c.mask, d = c.dur[i];
 	return html`<strong class="mono">${live.names.text(c.fn[i])}</strong>
-		<span>${d >= 0 ? duration(d) : d === OPEN ? "still inside" : d === NEVER ? "never returns" : "a call"}</span>
+		<span>${d >= 0 ? duration(d) : d === OPEN ? "still inside" : d === NEVER ? "never returns" : d === UNSEEN ? "its return was lost" : "a call"}</span>
 		<span>at ${stamp(c.ts[i])} s</span><span>vCPU ${c.cpu[i]}</span>
 			<span>${live.names.text(c.comm[i])}-${c.pid[i]}</span>
 		<span class="mono clip">${c.notes.get(n) ?? ""}</span>`;
@@ -120,7 +140,7 @@ export function Timeline({ live, trace }) {
 	const [from, to] = span;
 	const picture = useMemo(() => lanes(c, by, from, to, whole[1]), [version, by, from, to]);
 	const table = useMemo(() => inView(c, from, to), [version, from, to]);
-	const full = picture.lanes.reduce((h, l) => h + l.rows * BAR + GAP, AXIS + GAP);
+	const full = picture.lanes.reduce((h, l) => h + l.rows * BAR + stripOf(live, by) + GAP, AXIS + GAP);
 	const far = Math.max(0, full - height);
 	const down = Math.min(scroll, far);
 
@@ -227,7 +247,7 @@ export function Timeline({ live, trace }) {
 		</div>
 		<div class="timeline" ref=${box} style=${{ height: `${Math.max(180, Math.min(460, full + 6))}px` }}>
 			<canvas ref=${canvas} tabindex="0" role="application" aria-roledescription="timeline"
-				aria-label=${`Calls by ${by === "cpu" ? "vCPU" : "task"}, ${plural(picture.lanes.length, "lane")}; plus and minus zoom, arrows move, n and p step through calls. The table below has the same in words.`}
+				aria-label=${`Calls by ${by === "cpu" ? "vCPU" : "task"}, ${plural(picture.lanes.length, "lane")}. ${HELP}`}
 				onKeyDown=${onKeyDown} onPointerDown=${onPointerDown} onPointerMove=${onPointerMove} onPointerUp=${onPointerUp} onPointerCancel=${() => { drag.current = null; }}></canvas>
 		</div>
 		<div class="detail" aria-live="polite">

@@ -18,7 +18,8 @@ import { Tree } from "./tree.js";
 const FORMATS = [
 	["text", "Text, as ftrace prints it", "txt", "text/plain"], ["ndjson", "JSON, a line each", "ndjson", "application/x-ndjson"],
 	["recording", "Recording, for hvftrace report", "hvf", "application/vnd.hvftrace.recording"],
-	["trace.dat", "trace-cmd, KernelShark", "dat", null], ["trace.dat.v7", "trace-cmd, compressed", "v7.dat", null], ["perfetto", "Perfetto", "pftrace", null], ["chrome", "Chrome trace events", "json", null],
+	["trace.dat", "trace-cmd, KernelShark", "dat", null], ["trace.dat.v7", "trace-cmd, compressed", "v7.dat", null],
+	["perfetto", "Perfetto", "pftrace", null], ["chrome", "Chrome trace events", "json", null],
 	["speedscope", "speedscope", "speedscope.json", null], ["folded", "Folded stacks", "folded", null], ["ctf", "CTF, Trace Compass", "ctf.tar", null],
 	["falco", "Falco's JSON", "falco.json", "application/vnd.hvftrace.falco"], ["ocsf", "OCSF events", "ocsf.json", "application/vnd.hvftrace.ocsf"],
 ];
@@ -45,7 +46,7 @@ function Downloads({ trace, onProblem }) {
 			${!over && html`<p class="hint">Streams are saved once the trace is stopped.</p>`}
 			<ul>${[...offered, ...listed].map((f) => {
 				const whole = x.formats.includes(f[0]), can = whole || f[3];
-				return html`<li><button type="button" class="menu-item" disabled=${!(over || whole) || !can || busy}
+				return html`<li><button type="button" class="menu-item" data-format=${f[0]} disabled=${!(over || whole) || !can || busy}
 					onClick=${() => save(f)}>${f[1]}<span class="faint">
 					${busy === f[0] ? "…" : can ? `.${f[2]}` : "not by this daemon"}</span></button></li>`;
 			})}</ul>
@@ -110,7 +111,8 @@ export function TraceView({ trace, view, theme }) {
 	const live = follow(trace);
 	useEffect(() => () => unfollow(trace.id), [trace.id]);
 	const syscalls = trace.tracer === "syscalls", graph = trace.graph && !syscalls;
-	const tabs = [graph && ["tree", "Calls"], syscalls && ["syscalls", "System calls"], ["timeline", "Timeline"], ["flame", "Flame graph"], ["profile", "Profile"], ["records", "Records"], ["losses", "Losses"]].filter(Boolean);
+	const tabs = [graph && ["tree", "Calls"], syscalls && ["syscalls", "System calls"], ["timeline", "Timeline"],
+		["flame", "Flame graph"], ["profile", "Profile"], ["records", "Records"], ["losses", "Losses"]].filter(Boolean);
 	const tab = tabs.some(([id]) => id === view) ? view : trace.tracer === "function" && !graph ? "records" : tabs[0][0];
 	const View = { tree: Tree, syscalls: SyscallsView, timeline: Timeline, flame: FlameView, profile: ProfileView, records: RecordsView, losses: Losses }[tab];
 	return html`<header class="page-head">
@@ -118,7 +120,9 @@ export function TraceView({ trace, view, theme }) {
 				${trace.snapshot_of && html`, a snapshot of <a href=${linkTrace(trace.snapshot_of)}>
 				${trace.snapshot_of}</a>`}</p>
 			<div class="page-title"><h1>${trace.id}</h1>
-				<${State} value=${trace.state === "running" && trace.tracing_on === false ? "paused" : trace.state} /><code class="tracer">${trace.tracer}</code><span class="grow"></span><${Actions} trace=${trace} onProblem=${setProblem} /></div>
+				<${State} value=${trace.state === "running" && trace.tracing_on === false ? "paused" : trace.state} />
+				<code class="tracer">${trace.tracer}</code><span class="grow"></span>
+				<${Actions} trace=${trace} onProblem=${setProblem} /></div>
 			<p class="sub mono clip" title="The filters of this trace">${summary(trace) || "all functions"}</p>
 			<${Totals} trace=${trace} live=${live} />
 		</header>

@@ -2,7 +2,7 @@
 // Calls as they nest, in the kernel's own words: durations with ftrace's marks, "f() {" that opens and closes.
 
 import { useMemo, useRef, useState } from "preact/hooks";
-import { NEVER, OPEN, UNFOLLOWED } from "../calls.js";
+import { NEVER, OPEN, UNFOLLOWED, UNSEEN } from "../calls.js";
 import { count, duration, mark, plural } from "../format.js";
 import { Button, Empty, html, useLive } from "./kit.js";
 import { Virtual } from "./virtual.js";
@@ -16,6 +16,8 @@ function took(ns) {
 		return html`<span class="faint">never returns</span>`;
 	if (ns === UNFOLLOWED)
 		return html`<span class="faint" title="its return was not followed">-</span>`;
+	if (ns === UNSEEN)
+		return html`<span class="faint" title="its return was lost">not seen</span>`;
 	const m = mark(ns);
 	return html`<span class=${`took m${"+!#*@$".indexOf(m)}`} title=${m ? MARK_WORDS[m] : null}>
 		<span class="mark">${m}</span>${duration(ns)}</span>`;

@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
+import { exportFormats } from "../../src/store.js";
 import { URL_, accessible, launch, openPage, shot, text } from "./driver.mjs";
 
 const LONG = process.env.HVF_LONG === "1";
@@ -216,6 +217,17 @@ test("a trace is switched, stopped and saved", async () => {
 		const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name }).click()]);
 		assert.match(readFileSync(await file.path(), "utf8").slice(0, 200), start);
 		assert.match(file.suggestedFilename(), /^web1-t\d+\./);
+	}
+	const { formats } = exportFormats(await (await fetch(URL_ + "/openapi.yaml")).text());
+	for (const format of formats) { // each that this daemon writes
+		const button = page.locator(`[data-format="${format}"]`);
+		if (!await button.isVisible())
+			await page.getByText("Download", { exact: true }).click();
+		const [file] = await Promise.all([page.waitForEvent("download"), button.click()]);
+		const bytes = readFileSync(await file.path());
+		assert.ok(bytes.length > 100, `${format}: ${bytes.length} bytes`);
+		if (["chrome", "speedscope"].includes(format))
+			JSON.parse(bytes.toString());
 	}
 	await shot(page, "stopped");
 	await page.getByRole("button", { name: "Delete" }).click();

@@ -33,11 +33,13 @@ test("functions that the form counts are those that get armed", async () => {
 	const counted = page.locator(".matches-count");
 	await counted.waitFor();
 	const n = parseInt(await counted.innerText(), 10);
+	await page.getByText("Options").click();
+	await page.getByLabel("Task switches").check();
 	await begin("vfs_* do_sys_open* path_openat", "Functions");
 	await page.getByRole("treegrid").waitFor();
 	const [t] = (await get("/v1/traces")).items;
-	assert.equal(t.functions, n);
-	assert.equal((await get(`/v1/guests/${name}`)).armed, n);
+	assert.equal(t.functions, n + 1, "and the one by which task switches are seen");
+	assert.equal((await get(`/v1/guests/${name}`)).armed, t.functions);
 });
 
 test("calls of the guest nest as the kernel makes them", async () => {
@@ -52,6 +54,8 @@ test("calls of the guest nest as the kernel makes them", async () => {
 	await page.locator(".view-timeline tbody tr").first().waitFor();
 	await shot(page, "guest-timeline");
 	await accessible(page, "a guest's timeline");
+	await page.getByRole("link", { name: "Records" }).click();
+	await page.getByText(/^switch$/).first().waitFor();
 	await page.getByRole("link", { name: "Profile" }).click();
 	await page.locator("td", { hasText: "vfs_read" }).first().waitFor();
 });

@@ -3,10 +3,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Calls, NEVER, OPEN } from "../../src/calls.js";
+import { Calls, NEVER, OPEN, UNSEEN } from "../../src/calls.js";
 import { Flame, layout, weigh } from "../../src/flame.js";
 import { Names } from "../../src/intern.js";
-import { extent, inView, lanes, ticks } from "../../src/lanes.js";
+import { extent, inView, lanes, running, ticks } from "../../src/lanes.js";
 import { Live, firstAfter } from "../../src/live.js";
 import { KEEP_CALLS, KEEP_RECORDS, KEEP_SYSCALLS, MAX_NOTE } from "../../src/limits.js";
 import { TraceSeries, WindowSeries } from "../../src/series.js";
@@ -36,8 +36,8 @@ test("a lost return closes what was inside, a lost entry starts no call", () => 
 	for (const r of [enter("a", 0), enter("b", 1), enter("c", 2), leave("a", 0, 9000), leave("z", 3, 5), enter("e", 0), leave("f", 0, 1)])
 		l.item(r);
 	assert.deepEqual(names(l), ["a", "  b", "    c", "e"]);
-	assert.equal(l.calls.dur[3 & l.calls.mask], OPEN);
-	assert.equal(l.calls.dur[4 & l.calls.mask], OPEN, "a return of another function is not taken for its");
+	assert.equal(l.calls.dur[3 & l.calls.mask], UNSEEN);
+	assert.equal(l.calls.dur[4 & l.calls.mask], UNSEEN, "a return of another function is not taken for its");
 });
 
 test("after a loss nothing is hung under calls from before it", () => {
@@ -45,6 +45,7 @@ test("after a loss nothing is hung under calls from before it", () => {
 	for (const r of [enter("a", 0), { type: "lost", count: 12, after: 1 }, enter("b", 1), leave("b", 1, 5)])
 		l.item(r);
 	assert.deepEqual(names(l), ["a", "b"]);
+	assert.equal(l.calls.dur[1], UNSEEN);
 	assert.equal(l.lost, 12);
 });
 
@@ -146,6 +147,13 @@ test("lanes and axes", () => {
 	const t = ticks(0, 1e9, 5);
 	assert.ok(t.length >= 4 && t.length <= 11 && t[1].label === "0.2 s", JSON.stringify(t));
 	assert.ok(ticks(5, 5, 3).length < 101);
+});
+
+test("which task a vCPU runs, by its switches", () => {
+	const s = [[10, 0, 5], [20, 1, 9], [30, 0, 0], [40, 0, 6]].map(([ts, cpu, pid]) => ({ ts, cpu, pid, comm: pid }));
+	assert.deepEqual(running(s, 0, 0, 100), [{ pid: 5, comm: 5, from: 10, to: 30 }, { pid: 6, comm: 6, from: 40, to: 100 }]);
+	assert.deepEqual(running(s, 0, 15, 25), [{ pid: 5, comm: 5, from: 15, to: 25 }]);
+	assert.deepEqual(running(s, 2, 0, 100), []);
 });
 
 test("bytes of a stream that are no record do no harm", () => {

@@ -45,7 +45,7 @@ test("a form as a request", () => {
 		"--max-graph-depth 3 --threshold 1500us --no-irqs --no-sleep-time --retval --args --switches");
 	assert.deepEqual(onlyApi(b), ["mode", "buffer_records"]);
 	assert.deepEqual(body({ ...f, tracer: "function" }), { tracer: "function", filter: ["vfs_*", "tcp_*"], notrace: ["x"], pids: [1, 22], args: true, switches: true, mode: "overwrite", buffer_records: 4096 });
-	assert.deepEqual(body({ ...DEFAULTS, tracer: "syscalls", filter: "%file", failed: true, args: true }), { tracer: "syscalls", filter: ["%file"], failed: true });
+	assert.deepEqual(body({ ...DEFAULTS, tracer: "syscalls", filter: "%file", failed: true, args: true, switches: true }), { tracer: "syscalls", filter: ["%file"], failed: true });
 	assert.equal(commandLine("http://h:1", "g", { tracer: "syscalls", filter: ["%file"], failed: true }), "hvftrace -s http://h:1 syscalls g -l %file --failed");
 	assert.ok(curl("http://h:1", "g", { tracer: "function", filter: ["it's"] }).includes(`'{"tracer":"function","filter":["it'\\''s"]}'`));
 });
