@@ -60,6 +60,8 @@ static int make_anew(struct machine *m, struct err *err)
 	m->vm = -1;
 	rc = mem_restore(&m->mem, &m->start, err);
 	if (!rc)
+		rc = spare_clear(&m->spare, err);
+	if (!rc)
 		rc = kvm_create_vm(m, err);
 	return rc ? rc : machine_add_vcpus(m, err);
 }

@@ -35,6 +35,14 @@ int spare_init(struct guest_spare *s, u64 ram_end, struct err *err)
 		       strerrordesc_np(no));
 }
 
+int spare_clear(struct guest_spare *s, struct err *err)
+{
+	if (madvise(s->base, SPARE_BYTES, MADV_REMOVE) < 0)
+		return err_set(err, -errno, ERR_IO, s->gpa, "cannot clear the spare memory: %s",
+			       strerror(errno));
+	return 0;
+}
+
 void spare_deinit(struct guest_spare *s)
 {
 	if (s->base)

@@ -27,4 +27,7 @@ struct guest_spare {
 must_check int spare_init(struct guest_spare *s, u64 ram_end, struct err *err);
 void spare_deinit(struct guest_spare *s);
 
+/** spare_clear - as new: what a tracer had there was of a kernel that is no more */
+must_check int spare_clear(struct guest_spare *s, struct err *err);
+
 #endif

@@ -160,7 +160,7 @@ static void a_store_keeps_which(void **state)
 	struct err err = { 0 };
 
 	(void)state;
-	assert_int_equal(store_create(1024, 0, &s, &err), 0);
+	assert_int_equal(store_create(1024, 0, false, &s, &err), 0);
 	for (u32 i = 0; i < 3; i++) {
 		r[i] = marker(0);
 		r[i].prev_pid = i * 2000;
@@ -188,7 +188,7 @@ static void a_copy_is_the_same(void **state)
 	struct err err = { 0 };
 
 	(void)state;
-	assert_int_equal(store_create(1024, TRACE_MAX_ARGS, &s[0], &err), 0);
+	assert_int_equal(store_create(1024, TRACE_MAX_ARGS, false, &s[0], &err), 0);
 	for (u64 i = 0; i < 3000; i++) {
 		struct trace_record r = { .type = TRACE_FUNCTION,
 					  .ts_ns = i,
