@@ -62,6 +62,15 @@ void options_header(const struct tracing_opts *opts, struct agent_header *h)
 	h->options = options;
 }
 
+static bool makes_sense(const struct tracing_opts *opts, u32 what)
+{
+	return !(what & ~(GRAPH_SITE | ARGS_MASK | AGENT_SITE_STACK)) &&
+	       (what & ARGS_MASK) >> AGENT_SITE_ARGS_SHIFT <= AGENT_MAX_ARGS &&
+	       (what & CAPTURE_MASK) >> AGENT_SITE_CAPTURE_SHIFT <= opts->n_captures &&
+	       (what & USER_MASK) >> AGENT_SITE_USER_SHIFT <= opts->n_steps &&
+	       (!(what & AGENT_SITE_SYSCALL) || opts->syscalls);
+}
+
 int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
 		  u64 (*ip)(void *arg, size_t i), void *arg, size_t n_ip, size_t switch_site,
 		  struct agent_site *table)
@@ -72,12 +81,7 @@ int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
 	for (size_t i = 0; !rc && i < opts->n_sites; i++) {
 		u32 what = opts->sites[i].what;
 
-		if (opts->sites[i].site >= n_ip ||
-		    what & ~(GRAPH_SITE | ARGS_MASK | AGENT_SITE_STACK) ||
-		    (what & ARGS_MASK) >> AGENT_SITE_ARGS_SHIFT > AGENT_MAX_ARGS ||
-		    (what & CAPTURE_MASK) >> AGENT_SITE_CAPTURE_SHIFT > opts->n_captures ||
-		    (what & USER_MASK) >> AGENT_SITE_USER_SHIFT > opts->n_steps ||
-		    (what & AGENT_SITE_SYSCALL && !opts->syscalls))
+		if (opts->sites[i].site >= n_ip || !makes_sense(opts, what))
 			return -EINVAL;
 		what &= site_mask(opts);
 		if (what)

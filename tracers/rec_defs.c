@@ -274,7 +274,7 @@ int rec_read_stack(struct rec_reader *r)
 		s->low[i] = (u32)r->syms[sym].addr + 1;
 	}
 	if (r->n_stacks == r->stacks_cap) {
-		more = reallocarray(r->stacks, cap, sizeof(*more));
+		more = reallocarray(r->stacks, cap, sizeof(struct trace_stack *));
 		if (!more)
 			return -ENOMEM;
 		r->stacks = more;

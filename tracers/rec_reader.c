@@ -355,7 +355,7 @@ static int read_record(struct rec_reader *r, struct trace_record *rec, struct er
 	clear_body(&r->prev);
 	ok = cursor_u8(&r->cur, &flags) && read_changes(r, flags) && get_varint(&r->cur, &ts);
 	r->prev.type = flags >> REC_TYPE_SHIFT;
-	if (r->version == REC_VERSION && r->prev.type == REC_TYPE_MARKER)
+	if (r->version >= REC_VERSION_3 && r->prev.type == REC_TYPE_MARKER)
 		r->prev.type = TRACE_MARKER;
 	if (!ok || !read_body(r, flags))
 		return bad(r, err, "a record does not make sense");

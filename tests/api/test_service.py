@@ -117,7 +117,7 @@ class Completion(CliCase):
         self.assertIn("trace", self.words(""))
         self.assertIn("--graph-notrace", self.words("trace", "g", "--"))
         self.assertEqual(self.words("trace", "g", "--max"), ["--max-graph-depth"])
-        self.assertNotIn("-f", self.words("syscalls", "g", "-"), "strace's, not ours")
+        self.assertNotIn("-tt", self.words("syscalls", "g", "-"), "strace's, not ours")
         self.assertEqual(self.words("trace", "-p", "function_"), ["function_graph"])
         self.assertEqual(self.words("profile", "g", "--sort", "s"), ["self", "stddev"])
         self.assertEqual(self.words("syscalls", "g", "-l", "%n"), ["%network"])

@@ -488,9 +488,9 @@ static void interrupted(void **state)
 static u64 unwinder_anywhere(const u64 *regs, u64 *store, u32 size, u32 skip)
 {
 	(void)regs;
-	(void)store;
 	(void)size;
 	(void)skip;
+	store[0] = 0; /* what it finds does not count */
 	calls++;
 	wrong |= !is_inside(0) && !is_inside(1);
 	rig_call(&rig, CALLEE);
