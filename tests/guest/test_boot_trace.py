@@ -16,7 +16,7 @@ from guest import GuestError, die_with_parent, wait_for
 from small import RunGuest, boot_line, need_kvm, small_kernel
 from testlib import main
 
-BOOT_TIMEOUT = 600  # a nested KVM on a busy host; an idle one takes 20 s
+BOOT_TIMEOUT = 240  # a nested KVM on a busy host; on an idle one it takes 20 s
 
 
 def elf_bytes(path, addr, size):
