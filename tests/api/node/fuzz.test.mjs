@@ -28,7 +28,7 @@ function fitting(node) {
 	if (schema.type === 'boolean')
 		return fc.boolean();
 	if (schema.type === 'integer') {
-		const max = Math.min(schema.maximum ?? 100000, 100000), min = schema.minimum ?? 0;
+		const min = schema.minimum ?? 0, max = Math.min(schema.maximum ?? min + 100000, min + 100000);
 		return fc.oneof(fc.integer({ min, max }), fc.constantFrom(min, schema.maximum ?? max));
 	}
 	if (schema.type === 'array')

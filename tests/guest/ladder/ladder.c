@@ -26,6 +26,7 @@
 
 #define BASE      0xffffffff80000000ull
 #define PML4      0x9000ull
+#define RAM_BYTES (64ull << 20) /* test_ladder.py gives it as much */
 #define TEXT      (BASE + (32ull << 20))
 #define DATA      (BASE + (34ull << 20))
 #define PAUSE_NS  (10 * NSEC_PER_SEC)
@@ -74,6 +75,22 @@ static void wait_rounds(u64 addr, u64 more)
 	}
 	fprintf(stderr, "the guest stands still\n");
 	exit(1);
+}
+
+/* Its VMM has just been started, and may have no RAM yet. */
+static void attach_once_up(const char *target)
+{
+	const struct timespec pause = { .tv_nsec = 1000000 };
+
+	for (int i = 0; i < WAIT_S * 1000; i++) {
+		if (vm_attach(target, &vm, &err) == 0) {
+			if (vm_ram_count(vm) == 1 && vm_ram(vm, 0)->len_bytes == RAM_BYTES)
+				return;
+			vm_detach(vm);
+		}
+		nanosleep(&pause, NULL);
+	}
+	need(-1, "attach");
 }
 
 static void set_root_once_up(void)
@@ -276,7 +293,7 @@ int main(int argc, char **argv)
 	snprintf(target, sizeof(target), "pid:%.20s", argv[1]);
 	rounds = strtoull(argv[3], NULL, 16);
 	read_sites(argv[2], &sites);
-	need(vm_attach(target, &vm, &err), "attach");
+	attach_once_up(target);
 	set_root_once_up();
 	wait_rounds(rounds, 1);
 	load_agent();
