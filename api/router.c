@@ -66,7 +66,7 @@ static const struct route routes[] = {
 	{ "GET",
 	  "/v1/traces/{t}/export",
 	  res_traces_export,
-	  0,
+	  ROUTE_STREAM,
 	  { "format", "host_trace_id" },
 	  ROLE_VIEWER },
 	{ "GET",
