@@ -18,7 +18,7 @@ ROUNDS = 20
 FUNCTIONS = ["vfs_write", "vfs_read", "do_faccessat"]
 TAIL = ("do_syscall_64",)
 # where a stack ends: system calls, exceptions, threads, idle tasks
-OUTERMOST = ("entry_", "asm_", "ret_from_fork", "secondary_startup", "start_kernel", "x86_64_start")
+OUTERMOST = ("entry_", "asm_", "ret_from_fork", "secondary_startup", "common_startup", "x86_64_start")
 
 
 class Bed:
