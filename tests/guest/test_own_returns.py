@@ -12,7 +12,7 @@ import re
 from daemon import Daemon
 from graphlib import add_up, all_given_back
 from guest import Guest, wait_for
-from testlib import each_kernel, main
+from testlib import LONG, first_kernel, main
 from truth import attach
 
 ROUNDS = 10
@@ -68,8 +68,9 @@ class Kretprobe:
 
     def check(self, pid):
         text = self.g.run(f"cat {TRACING}/trace", 60)
-        got = re.findall(rf"-{pid} +\[.*own: \(.* <- .*\) ret=(\w+)", text)
-        assert got == ["0xfffffffffffffffe"] * CALLS, (got, text[-2000:])
+        got = re.findall(rf"-{pid} +\[.*own: \(.* <- .*\) ret=(\S+)", text)
+        # 6.12 shows it as the number that it is
+        assert got in (["0xfffffffffffffffe"] * CALLS, ["-2"] * CALLS), (got, text[-2000:])
         self.g.run(f"echo > {TRACING}/trace")
 
     def stop(self):
@@ -128,14 +129,15 @@ def is_jumped_to(b):
     return OUTER not in parents
 
 
-@each_kernel
+@first_kernel
 def test_own_returns(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         b = Bed(g, d)
         assert is_jumped_to(b)
         for kind in (Kretprobe, OwnGraph):
-            for ours, theirs in ((OUTER, INNER), (INNER, OUTER)):
+            ways = ((OUTER, INNER), (INNER, OUTER))
+            for ours, theirs in ways if LONG or kind is Kretprobe else ways[:1]:
                 print(f"{flavour}: ours on {ours}, {kind.name} on {theirs}")
                 together(b, kind(g, theirs), ours)
         all_given_back(g, d, truth, sites)

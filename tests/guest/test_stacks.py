@@ -10,15 +10,15 @@ import contextlib
 
 from daemon import Daemon
 from graphlib import add_up, all_given_back
-from guest import Guest, wait_for
-from testlib import LONG, each_kernel, first_kernel, main
+from guest import Guest, Skip, wait_for
+from testlib import LONG, first_kernel, last_kernel, main
 from truth import attach
 
 ROUNDS = 20
 FUNCTIONS = ["vfs_write", "vfs_read", "do_faccessat"]
 TAIL = ("do_syscall_64",)
 # where a stack ends: system calls, exceptions, threads, idle tasks
-OUTERMOST = ("entry_", "asm_", "ret_from_fork", "secondary_startup", "start_kernel", "x86_64_start")
+OUTERMOST = ("entry_", "asm_", "ret_from_fork", "secondary_startup", "common_startup", "x86_64_start")
 
 
 class Bed:
@@ -157,7 +157,7 @@ def refused(b):
     assert status == 422 and body["code"] == "filter.no_match", (status, body)
 
 
-@each_kernel
+@last_kernel
 def test_stacks(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
@@ -170,7 +170,9 @@ def test_stacks(flavour):
 
 @first_kernel
 def test_daemon_killed(flavour):
-    """kill -9 at any moment of it: the guest runs on, the next start puts all of it back."""
+    """kill -9 at any moment of it: the guest runs on, the next start puts all of it back. The long run's."""
+    if not LONG:
+        raise Skip("test_graph_life kills a daemon, too")
     with Guest(flavour) as g:
         state = g.dir / "state"
         d = Daemon(state_dir=state).start()
