@@ -187,12 +187,17 @@ static int check_body(struct request *rq)
  */
 static bool is_foreign(struct request *rq, const struct admit_place *place)
 {
-	const char *scheme = place->is_tls ? "https://" : "http://", *host, *origin;
+	const char *scheme = place->is_tls ? "https://" : "http://", *host, *origin, *site;
 	size_t n;
 
 	host = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST);
 	origin = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
 	if (place->is_tcp && !place->is_tls && (!host || !listen_is_loopback(host)))
+		return true;
+	/* a plain GET of another page's has no Origin; the page itself may be linked to from anywhere */
+	site = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, "Sec-Fetch-Site");
+	if (site && strncmp(rq->path, "/v1/", 4) == 0 && strcmp(site, "same-origin") != 0 &&
+	    strcmp(site, "none") != 0)
 		return true;
 	if (!origin)
 		return false;

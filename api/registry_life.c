@@ -34,6 +34,19 @@ static bool claim(struct trace_entry *t)
 	return mine;
 }
 
+/* A guest that reboots without end is not to fill our memory: of a chain the last two stay. */
+static void forget_older(struct trace_entry *t)
+{
+	struct trace_entry *last;
+	struct err err = { 0 };
+
+	if (!t->continues[0])
+		return;
+	if (registry_trace_delete(t->reg, t->continues, true, &last, &err) == 0)
+		registry_trace_unref(last);
+	t->continues[0] = 0;
+}
+
 /* As it was asked for. */
 static int start_again(struct trace_entry *t, struct err *err)
 {
@@ -56,7 +69,9 @@ static int start_again(struct trace_entry *t, struct err *err)
 		return r;
 	pthread_mutex_lock(&t->reg->lock);
 	memcpy(t->continued_by, next->id, sizeof(next->id));
+	memcpy(next->continues, t->id, sizeof(t->id));
 	pthread_mutex_unlock(&t->reg->lock);
+	forget_older(t);
 	log_info("trace %s goes on as %s in the new kernel of guest %s", t->id, next->id,
 		 t->guest->name);
 	registry_trace_put(next);

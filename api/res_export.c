@@ -15,12 +15,17 @@
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define EXPORT_BATCH 256
 #define EXPORT_BLOCK (64ul * 1024)
+#define EXPORTS_MAX \
+	8 /* each may have a file of its trace's size beside the journals, and a worker */
+
+static atomic_uint n_exports;
 
 enum stage {
 	STAGE_RECORDS,
@@ -44,6 +49,7 @@ static void job_free(struct export_job *j)
 	export_destroy(j->export);
 	buf_deinit(&j->out);
 	free(j);
+	atomic_fetch_sub(&n_exports, 1);
 }
 
 static void put_gap(struct export_job *j, u64 next_seq)
@@ -200,11 +206,20 @@ static int job_start(struct export_job *j, struct trace_entry *t, const struct e
 static void answer(struct request *rq, struct trace_entry *t, const struct export_format *f,
 		   const struct export_opts *opts)
 {
-	struct export_job *j = calloc(1, sizeof(*j));
+	struct export_job *j;
 	struct MHD_Response *resp;
 	struct err err = { 0 };
+	struct problem p;
 
+	if (atomic_fetch_add(&n_exports, 1) >= EXPORTS_MAX) {
+		atomic_fetch_sub(&n_exports, 1);
+		problem_from_code(&p, PROBLEM_STREAMS, "%d exports are open already", EXPORTS_MAX);
+		request_problem(rq, &p);
+		return;
+	}
+	j = calloc(1, sizeof(*j));
 	if (!j) {
+		atomic_fetch_sub(&n_exports, 1);
 		request_json(rq, 503, NULL);
 		return;
 	}
@@ -230,7 +245,6 @@ static void answer(struct request *rq, struct trace_entry *t, const struct expor
 	rq->reply.status = 200;
 	rq->reply.type = f->media_type;
 	rq->reply.response = resp;
-	rq->reply.is_stream = true;
 }
 
 /* format=NAME; NULL: the problem is the reply */

@@ -270,7 +270,8 @@ static void note_change(struct request *rq)
 	char operation[128];
 
 	if (!rq->route || strcmp(rq->route->method, "GET") == 0 ||
-	    (e.status == 401 && !may_tell_unknown(rq->srv)))
+	    ((e.status == 401 || (e.status >= 400 && rq->who.role <= ROLE_ANYBODY)) &&
+	     !may_tell_unknown(rq->srv)))
 		return;
 	snprintf(operation, sizeof(operation), "%s %s", rq->route->method, rq->route->path);
 	e.operation = operation;

@@ -284,6 +284,8 @@ static void put_held(struct stream *s)
 		names = (struct output_names){ .sym = sym_then, .func = func_then, .arg = s };
 		trace_names_lock(s->trace->trace);
 	}
+	if (s->layout && !used)
+		out_layout_forget(s->layout);
 	if (s->layout)
 		out_layout_flush(s->layout, &s->out, &names);
 	if (used) {
@@ -320,6 +322,8 @@ static bool fill(struct stream *s)
 		registry_trace_unuse(s->trace);
 	} else {
 		/* deleted under us: what we had not sent yet is gone, and so are names */
+		if (s->layout)
+			out_layout_forget(s->layout);
 		put_gap(s, s->trace->last.n_records + 1);
 		put_new_losses(s, &s->trace->last);
 		put_end(s, &s->trace->last, "deleted");

@@ -69,7 +69,7 @@
 #define AGENT_RECORD_BYTES  24
 #define AGENT_CPU_BYTES     256
 #define AGENT_CPU_OFF       4096
-#define AGENT_TEXT_BYTES    20480 /* of code; trampolines follow */
+#define AGENT_TEXT_BYTES    24576 /* of code; trampolines follow */
 #define AGENT_MAX_PIDS      64
 #define AGENT_MAX_CPUS      8192 /* the most that NR_CPUS can be on x86-64 */
 #define AGENT_MIN_SLOTS     64

@@ -458,6 +458,17 @@ void out_graph_record(struct out_graph *o, struct buf *b, const struct trace_rec
 		print_first(o, b, names);
 }
 
+void out_graph_forget(struct out_graph *o)
+{
+	for (u64 i = o->first; i != o->next; i++) {
+		struct trace_record *r = &held_at(o, i)->r;
+
+		r->stack = NULL;
+		if (r->type == TRACE_MARKER)
+			r->text = "(gone)";
+	}
+}
+
 void out_graph_flush(struct out_graph *o, struct buf *b, const struct output_names *names)
 {
 	while (o->first != o->next)

@@ -106,6 +106,11 @@ void out_layout_flush(struct out_layout *l, struct buf *b, const struct output_n
 	out_graph_flush(l->graph, b, names);
 }
 
+void out_layout_forget(struct out_layout *l)
+{
+	out_graph_forget(l->graph);
+}
+
 bool out_layout_holds(const struct out_layout *l)
 {
 	return out_graph_holds(l->graph);

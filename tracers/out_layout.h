@@ -29,6 +29,8 @@ void out_graph_set(struct out_graph *o, const struct out_layout_opts *opts);
 void out_graph_head(const struct out_graph *o, struct buf *b, const struct output_meta *meta);
 void out_graph_record(struct out_graph *o, struct buf *b, const struct trace_record *r,
 		      const struct output_names *names);
+/** out_graph_forget - what stacks and texts of held records point to is gone */
+void out_graph_forget(struct out_graph *o);
 bool out_graph_holds(const struct out_graph *o);
 void out_graph_flush(struct out_graph *o, struct buf *b, const struct output_names *names);
 

@@ -111,6 +111,8 @@ void out_layout_head(const struct out_layout *l, struct buf *b, const struct out
 void out_layout_record(struct out_layout *l, struct buf *b, const struct trace_record *r,
 		       const struct output_names *names);
 void out_layout_flush(struct out_layout *l, struct buf *b, const struct output_names *names);
+/** out_layout_forget - what is held back must not point into its trace any more, which is gone */
+void out_layout_forget(struct out_layout *l);
 /** out_layout_holds - is anything held back? */
 bool out_layout_holds(const struct out_layout *l);
 /** out_layout_lost - "[LOST n EVENTS]", after what is held back */

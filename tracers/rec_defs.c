@@ -115,7 +115,7 @@ int rec_read_sym(struct rec_reader *r)
 		rc = get_name(r, &sym.module);
 	if (rc)
 		return rc;
-	if (!sym.type != !sym.name || (sym.module && !sym.name) || r->n_syms >= UINT32_MAX / 4)
+	if (!sym.type != !sym.name || (sym.module && !sym.name) || r->n_syms >= WHICH_SYMS)
 		return -EBADMSG;
 	if (r->n_syms == r->syms_cap) {
 		rc = grow_syms(r);

@@ -44,7 +44,9 @@ static int copy_opts(struct trace_opts *o)
 		rc = copy_list(&o->notrace, o->n_notrace);
 	if (!rc)
 		rc = copy_list(&o->graph, o->n_graph);
-	return rc ? rc : copy_list(&o->graph_notrace, o->n_graph_notrace);
+	if (!rc)
+		rc = copy_list(&o->graph_notrace, o->n_graph_notrace);
+	return rc ? rc : copy_list(&o->stack, o->n_stack);
 }
 
 static void free_opts(struct trace_opts *o)
@@ -53,6 +55,7 @@ static void free_opts(struct trace_opts *o)
 	free_list(o->notrace);
 	free_list(o->graph);
 	free_list(o->graph_notrace);
+	free_list(o->stack);
 }
 
 int trace_life_set_opts(struct trace *t, const struct trace_opts *opts, struct err *err)
@@ -67,11 +70,14 @@ int trace_life_set_opts(struct trace *t, const struct trace_opts *opts, struct e
 			free_list(copy.notrace);
 		if (copy.graph != opts->graph)
 			free_list(copy.graph);
+		if (copy.graph_notrace != opts->graph_notrace)
+			free_list(copy.graph_notrace);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
 	}
 	copy.tracer = t->info.tracer;
 	copy.pids = NULL; /* the agent has them */
 	copy.n_pids = 0;
+	copy.comm = copy.path = NULL; /* the caller's; the tracer syscalls has its own */
 	free_opts(&t->opts);
 	t->opts = copy;
 	return 0;

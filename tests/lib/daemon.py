@@ -281,7 +281,8 @@ class Daemon:
 
     def journals(self):
         """Files left in the state directory that are not empty."""
-        return [p for p in self.state_dir.rglob("*") if p.is_file() and p.stat().st_size]
+        return [p for p in self.state_dir.rglob("*")
+                if p.is_file() and p.stat().st_size and p.name != "audit.jsonl"]
 
     # the command
 
