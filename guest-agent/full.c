@@ -72,18 +72,22 @@ static bool is_followed(const struct call *c)
 
 /*
  * The set of followed tasks grows before the new one runs, and a pid is taken out before it can be another
- * task's: v6.1 kernel/fork.c kernel_clone(), kernel/exit.c do_exit().
+ * task's: v6.1 kernel/fork.c kernel_clone(), kernel/exit.c release_task(). Not at do_exit(): a thread that
+ * calls execve() takes over the pid of its leader, which is released under the thread's old one (fs/exec.c
+ * de_thread()).
  */
 __attribute__((noinline)) static void follow_task(const struct call *c, const struct full_regs *r)
 {
-	agent_u32 pid = c->pid;
+	agent_u64 task = r->arg[0];
+	agent_u32 pid;
 
-	if (!(c->h->options & AGENT_OPT_FOLLOW) || !is_followed(c))
+	if (!(c->h->options & AGENT_OPT_FOLLOW) || !in_kernel(c, task) || task & 7)
 		return;
+	pid = task_pid(task);
 	if (c->what & AGENT_SITE_EXIT) {
-		__atomic_fetch_and(followed(c, pid), ~(1ull << pid % 64), __ATOMIC_RELAXED);
-	} else if (in_kernel(c, r->arg[0]) && !(r->arg[0] & 7)) {
-		pid = task_pid(r->arg[0]);
+		if (READ_ONCE(*followed(c, pid)) >> pid % 64 & 1)
+			__atomic_fetch_and(followed(c, pid), ~(1ull << pid % 64), __ATOMIC_RELAXED);
+	} else if (is_followed(c)) {
 		__atomic_fetch_or(followed(c, pid), 1ull << pid % 64, __ATOMIC_RELAXED);
 	}
 }
@@ -550,7 +554,7 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_
 	if (unlikely(!has_cpu) || !READ_ONCE(c.h->enabled)) {
 		/* nothing to write, or nowhere */
 	} else if (!(f->state & AGENT_FRAME_QUIET)) {
-		if (f->state & AGENT_FRAME_USER)
+		if (f->state & AGENT_FRAME_USER && READ_ONCE(f->slot) == (agent_u64)&r->cell)
 			call_ends(&c, f, r);
 		tell_return(&c, f, r, bp);
 	} else if (f->state & AGENT_FRAME_CAPTURE) {

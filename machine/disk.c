@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What a guest's disk is made of. See disk.h. */
 #include "machine/disk.h"
+#include "machine/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -224,14 +225,19 @@ static bool flush_overlay(struct disk *d)
 {
 	if (!d->keep)
 		return true;
-	if (fdatasync(d->overlay) < 0)
+	/* what one did not write is gone, and the next would not say so again */
+	if (d->failed || fdatasync(d->overlay) < 0) {
+		d->failed = true;
 		return false;
+	}
 	if (!d->dirty)
 		return true;
 	/* a cluster is there before the bitmap says so */
 	if (!write_all(d->overlay, d->have, d->have_bytes, OVERLAY_HEADER) ||
-	    fdatasync(d->overlay) < 0)
+	    fdatasync(d->overlay) < 0) {
+		d->failed = true;
 		return false;
+	}
 	d->dirty = false;
 	return true;
 }
@@ -245,7 +251,9 @@ void disk_close(struct disk *d)
 {
 	if (d->overlay >= 0) {
 		if (d->have)
-			(void)flush_overlay(d);
+			if (!flush_overlay(d))
+				output_say(
+					"a disk's cow file is not whole: what the guest wrote last is lost");
 		close(d->overlay);
 	}
 	if (d->fd >= 0)

@@ -42,6 +42,7 @@ struct disk {
 	u64 data_at; /* in the overlay */
 	u8 *have; /* bitmap: clusters in the overlay */
 	u64 have_bytes;
+	bool failed; /* something was not written */
 	bool keep, dirty; /* the bitmap is to be written, and was not since it changed */
 	u8 *bounce; /* a cluster */
 };

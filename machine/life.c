@@ -80,6 +80,8 @@ static void next_life(struct machine *m)
 	if (make_anew(m, &err) < 0) {
 		machine_end(m, EXIT_GUEST_FAILED, "the guest %s and cannot come back: %s",
 			    m->reset_why, err.msg);
+		/* nobody goes in any more, nor asks for another life: wait to be stopped */
+		m->going = m->reset_wanted = false;
 		return;
 	}
 	output_resume();

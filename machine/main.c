@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -217,6 +218,9 @@ int main(int argc, char **argv)
 	struct options o;
 	int status, out_fd;
 
+	/* an arena of a thread's own is trimmed by the C library with an open(), a new one may ask for the CPUs:
+	 * neither is allowed once the guest runs */
+	mallopt(M_ARENA_MAX, 1);
 	status = options_parse(argc, argv, &o);
 	if (status == -1 && o.daemonize)
 		status = daemonize(&ready);

@@ -68,6 +68,10 @@ static int layout(struct guest *g, struct err *err)
 	h->stack_max = 1;
 	for (size_t i = 0; i < ARRAY_SIZE(guest_calls); i++)
 		h->calls |= kernel_sym(g->k, guest_calls[i].name, &fn) ? 0 : guest_calls[i].bit;
+	/* v6.1 mm/usercopy.c check_stack_object() walks frame pointers where kernels have them, and the agent's C
+	 * has none; with ORC, whose unwinder has this function, they have not */
+	if (!kernel_sym(g->k, "usercopy_abort", &fn) && kernel_sym(g->k, "unwind_module_init", &fn))
+		h->calls &= ~(u32)(AGENT_CALL_COPY | AGENT_CALL_STRNCPY);
 	if (agent_layout(h))
 		return err_set(err, -EINVAL, ERR_GUEST_UNSUPPORTED, 0,
 			       "no room for %u rings of %llu records", h->nr_cpus,
@@ -401,36 +405,6 @@ static int load_spare(struct guest *g, struct err *err)
 	return rc;
 }
 
-/*
- * quiesce_range() clears each task by itself, which needs no help of the guest's. Text that is not mapped
- * was never called: a daemon died before it had put it there.
- */
-static int unload_spare(struct guest *g, struct err *err)
-{
-	static const enum journal_what both[] = { JOURNAL_AGENT_TEXT, JOURNAL_AGENT_DATA };
-	const struct journal_state *s = journal_state(g->journal);
-	u64 text = s->alloc[JOURNAL_AGENT_TEXT];
-	u64 end = text + s->alloc_bytes[JOURNAL_AGENT_TEXT];
-	struct vm_mapping m;
-	bool there = text && !vm_walk(g->vm, gva(text), &m, NULL);
-	int rc = there ? quiesce_range(g, text, end, QUIET_NS, err) : 0;
-
-	if (!rc && there)
-		rc = graph_unload(g, err);
-	if (!rc && there && g->agent.graph_used)
-		rc = quiesce_range(g, text, end, QUIET_NS, err);
-	for (size_t i = 0; !rc && i < ARRAY_SIZE(both); i++) {
-		u64 addr = s->alloc[both[i]];
-
-		if (addr)
-			rc = spare_give_back(g, addr, s->alloc_bytes[both[i]], err);
-		if (!rc && addr)
-			rc = journal_freed(g->journal, both[i], err);
-		fault_point("agent.freed");
-	}
-	return rc;
-}
-
 /* No task of the guest is inside, or will come back into, the agent's text. */
 static int wait_quiet(struct gate *gate, struct guest *g, struct err *err)
 {
@@ -572,13 +546,19 @@ int agent_unload(struct guest *g, struct err *err)
 	struct gate *gate;
 	int rc, rc2;
 
+	/* what is being copied away may hold our sites for ever: then what they call must stay, too */
+	if (journal_outstanding(g->journal)) {
+		rc = guest_check_stays(g, err);
+		if (rc)
+			return rc;
+	}
 	rc = gate_recover(g, err); /* may enter an allocation that was under way */
 	if (rc)
 		return rc;
 	if (!s->alloc[JOURNAL_AGENT_TEXT] && !s->alloc[JOURNAL_AGENT_DATA])
 		return 0;
 	if (spare_owns(s->alloc[JOURNAL_AGENT_TEXT]) || spare_owns(s->alloc[JOURNAL_AGENT_DATA])) {
-		rc = unload_spare(g, err);
+		rc = spare_unload(g, err);
 		if (!rc)
 			agent_forget(g);
 		return rc;

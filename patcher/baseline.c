@@ -103,7 +103,8 @@ int baseline_refresh(struct guest *g, struct err *err)
 		const struct known key = { .ip = g->baseline_ip[i] };
 		const struct known *was = bsearch(&key, known, n_old, sizeof(*known), known_by_ip);
 
-		if (was)
+		if (was &&
+		    insn_is_site_nop(was->bytes)) /* else the guest's own, which may have let go */
 			memcpy(g->baseline + i * MCOUNT_INSN_SIZE, was->bytes, MCOUNT_INSN_SIZE);
 	}
 	free(old);

@@ -171,7 +171,8 @@ static int try_hold(struct guest *g, const struct sym_mem *mem, u64 deadline, st
 			rc = check_held(g, &m, err);
 		if (rc <= 0)
 			break;
-		rc = 0;
+		rc = too_late(g, deadline,
+			      err); /* still held then: who lets go of it lets it run */
 	}
 	/* what changed since: the number of CPUs, and the sites themselves */
 	return rc ? rc : load(g, mem, &loc, err);

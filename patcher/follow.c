@@ -63,8 +63,12 @@ static bool look_at(void *arg, u64 task)
 		return true;
 	if (!asked_for(l, pid, tgid) && !parent_in_set(l, task))
 		return true;
+	if (l->forks && l->n_added == ADDED_MAX) { /* the next look finds it */
+		l->more = true;
+		return true;
+	}
 	add(l->set, pid);
-	if (l->n_added < ADDED_MAX)
+	if (l->forks && l->n_added < ADDED_MAX)
 		l->added[l->n_added++] = pid;
 	l->more = true;
 	return true;
@@ -132,10 +136,11 @@ int follow_again(struct guest *g, const struct tracing_opts *opts, struct err *e
 	l.forks = l.more = true;
 	for (int pass = 0; !rc && l.more && pass < PASSES; pass++) {
 		l.more = false;
+		l.n_added = 0;
 		rc = tasks_for_each(g, look_at, &l, err);
+		if (!rc && l.n_added)
+			rc = put(&l, err);
 	}
-	if (!rc && l.n_added)
-		rc = put(&l, err);
 	free(l.set);
 	return rc;
 }

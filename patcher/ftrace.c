@@ -17,10 +17,14 @@ static int plan_site(struct guest *g, u32 site, struct text_change *c, struct er
 {
 	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	const struct ftrace_site *s = &kernel_sites(g->k)[site];
-	const u8 *rest = g->baseline + (size_t)site * MCOUNT_INSN_SIZE;
+	const u8 *rest;
 	u64 caller = g->agent.text + agent_blob_get()->ftrace_caller;
 
 	*c = (struct text_change){ .addr = s->ip, .rec = s->rec, .len = MCOUNT_INSN_SIZE };
+	if (site >= g->n_baseline)
+		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, s->ip,
+			       "what %s held before is not known", s->name);
+	rest = g->baseline + (size_t)site * MCOUNT_INSN_SIZE;
 	if (!insn_is_site_nop(rest))
 		return err_set(err, -EINVAL, ERR_GUEST_CHANGED, s->ip,
 			       "%s at 0x%llx is not one nop of 5 bytes: %02x %02x %02x %02x %02x",

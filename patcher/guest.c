@@ -366,7 +366,7 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 	bool had_agent = g->agent.loaded;
 	int rc = 0;
 
-	if (g->n_armed)
+	if (g->n_armed || g->hook) /* the interlock may be all that is left */
 		rc = ftrace_make_nop(g, r, err);
 	if (!rc)
 		rc = agent_unload(g, err);
@@ -494,7 +494,7 @@ int guest_renew(struct guest *g, struct err *err)
 
 int guest_refresh(struct guest *g, bool fresh, struct err *err)
 {
-	return fresh || kernel_stale(g->k) ? baseline_refresh(g, err) : 0;
+	return fresh || !g->n_baseline || kernel_stale(g->k) ? baseline_refresh(g, err) : 0;
 }
 
 int guest_check_stays(struct guest *g, struct err *err)

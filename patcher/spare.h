@@ -40,4 +40,7 @@ bool spare_owns(u64 addr);
  */
 must_check int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err *err);
 
+/** spare_unload - all of the agent, once nobody is in it. Return: 0; what quiesce_range(), spare_give_back() return */
+must_check int spare_unload(struct guest *g, struct err *err);
+
 #endif

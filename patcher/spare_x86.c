@@ -11,7 +11,10 @@
  */
 #include "patcher/spare.h"
 
+#include "base/clock.h"
 #include "base/fault.h"
+#include "patcher/graph.h"
+#include "patcher/quiesce.h"
 
 #include <errno.h>
 #include <string.h>
@@ -20,6 +23,7 @@
 #define WINDOW_SLOTS 256u
 #define LARGE        (2ull << 20)
 #define PMD_SHIFT    21
+#define QUIET_NS     (10 * NSEC_PER_SEC)
 
 #define PTE_PRESENT  (1ull << 0)
 #define PTE_WRITE    (1ull << 1)
@@ -91,9 +95,15 @@ static bool has_nx(struct guest *g)
 	       !guest_read(g, addr, &mask, sizeof(mask), NULL) && (mask & PTE_NX);
 }
 
-static u64 entry_for(const struct vm_ram *spare, u64 slot, bool text)
+/* The same memory for an entry each time: nobody flushes what CPUs keep of an earlier agent's entries. */
+static u64 place(const struct vm_ram *spare, u64 entry)
 {
-	return (spare->base.v + slot * LARGE) | (text ? TEXT_BITS : DATA_BITS);
+	return spare->base.v + entry % (spare->len_bytes / LARGE) * LARGE;
+}
+
+static u64 entry_for(const struct vm_ram *spare, u64 entry, bool text)
+{
+	return place(spare, entry) | (text ? TEXT_BITS : DATA_BITS);
 }
 
 /* Entries @from .. @to of the run that begins at the agent's text. */
@@ -105,7 +115,7 @@ static int map(struct guest *g, u64 table, u64 from, u64 to, bool text, struct e
 
 	vm_spare(g->vm, &spare);
 	for (u64 i = from; !rc && i < to; i++) {
-		u64 entry = entry_for(&spare, i, text);
+		u64 entry = entry_for(&spare, first + i, text);
 
 		rc = vm_write_phys(g->vm, gpa(table + (first + i) * sizeof(entry)), &entry,
 				   sizeof(entry), err);
@@ -121,7 +131,7 @@ int spare_take(struct guest *g, struct err *err)
 	int rc;
 
 	if (!vm_spare(g->vm, &spare) || spare.base.v % LARGE || spare.len_bytes < n * LARGE ||
-	    !has_nx(g))
+	    n_text != 1 || !has_nx(g)) /* text is written in one piece */
 		return -ENOENT;
 	if (find_table(g, &table, err) || find_run(g, table, n, &first))
 		return -ENOENT;
@@ -146,7 +156,8 @@ int spare_put_text(struct guest *g, const u8 *text, struct err *err)
 
 	if (rc || !vm_spare(g->vm, &spare))
 		return rc ? rc : -EINVAL;
-	rc = vm_write_phys(g->vm, spare.base, text, a->text_bytes, err);
+	rc = vm_write_phys(g->vm, gpa(place(&spare, (a->text - IMAGE_WINDOW) >> PMD_SHIFT)), text,
+			   a->text_bytes, err);
 	return rc ? rc : map(g, table, 0, slots_of(a->text_bytes), true, err);
 }
 
@@ -177,5 +188,35 @@ int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err *err)
 	}
 	for (u64 i = first; !rc && i < first + n; i++)
 		rc = vm_write_phys(g->vm, gpa(table + i * sizeof(none)), &none, sizeof(none), err);
+	return rc;
+}
+
+/*
+ * quiesce_range() clears each task by itself, which needs no help of the guest's. Text that is not mapped
+ * was never called: a daemon died before it had put it there.
+ */
+int spare_unload(struct guest *g, struct err *err)
+{
+	static const enum journal_what both[] = { JOURNAL_AGENT_TEXT, JOURNAL_AGENT_DATA };
+	const struct journal_state *s = journal_state(g->journal);
+	u64 text = s->alloc[JOURNAL_AGENT_TEXT];
+	u64 end = text + s->alloc_bytes[JOURNAL_AGENT_TEXT];
+	struct vm_mapping m;
+	bool there = text && !vm_walk(g->vm, gva(text), &m, NULL);
+	int rc = there ? quiesce_range(g, text, end, QUIET_NS, err) : 0;
+
+	if (!rc && there)
+		rc = graph_unload(g, err);
+	if (!rc && there && g->agent.graph_used)
+		rc = quiesce_range(g, text, end, QUIET_NS, err);
+	for (size_t i = 0; !rc && i < ARRAY_SIZE(both); i++) {
+		u64 addr = s->alloc[both[i]];
+
+		if (addr)
+			rc = spare_give_back(g, addr, s->alloc_bytes[both[i]], err);
+		if (!rc && addr)
+			rc = journal_freed(g->journal, both[i], err);
+		fault_point("agent.freed");
+	}
 	return rc;
 }

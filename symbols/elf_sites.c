@@ -285,6 +285,7 @@ static int read_vmlinux_table(struct elf *e)
 	const u8 *bytes;
 	Elf64_Sym s;
 	Elf64_Shdr h;
+	u32 sec;
 
 	for (size_t i = 0; i < symbol_count(e); i++) {
 		if (!symbol(e, i, &s, &name))
@@ -294,7 +295,8 @@ static int read_vmlinux_table(struct elf *e)
 		else if (strcmp(name, "__stop_mcount_loc") == 0)
 			stop = s.st_value;
 	}
-	if (e->object || stop <= start || !section(e, section_of(e, start), &h))
+	sec = section_of(e, start);
+	if (e->object || stop <= start || sec == NO_SECTION || !section(e, sec, &h))
 		return 0;
 	bytes = contents(e, &h);
 	off = start - h.sh_addr;

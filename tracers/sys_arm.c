@@ -293,7 +293,8 @@ int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err)
 	static const struct {
 		const char *function;
 		u32 what;
-	} wanted[] = { { "wake_up_new_task", AGENT_SITE_FORK }, { "do_exit", AGENT_SITE_EXIT } };
+	} wanted[] = { { "wake_up_new_task", AGENT_SITE_FORK },
+		       { "release_task", AGENT_SITE_EXIT } };
 	const struct ftrace_site *sites = kernel_sites(k);
 	size_t n = kernel_site_count(k);
 

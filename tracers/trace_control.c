@@ -27,6 +27,9 @@ int trace_set_recording(struct trace *t, bool on, struct err *err)
 	pthread_mutex_lock(&t->control);
 	if (!t->armed || t->info.state != TRACE_RUNNING) {
 		rc = stopped(err);
+	} else if (!on && t->opts.follow_forks) {
+		rc = err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
+			     "a trace that follows forks cannot pause: it would lose who is whose");
 	} else if (t->info.paused == on) {
 		guest_lock(t->g);
 		rc = tracing_set_enabled(t->g, on, err);

@@ -159,7 +159,7 @@ static int look(struct trace *t, struct err *err)
 	int rc;
 
 	/* what the guest's own tracing took shows in its records, and nowhere else when it lets go */
-	if (!tracing_taken(t->g, &taken) || (taken == t->taken && !t->left &&
+	if (!tracing_taken(t->g, &taken) || (taken == t->taken && !t->left && !t->unarmed &&
 					     t->epoch == kernel_epoch(t->k) && !kernel_stale(t->k)))
 		return 0;
 	rc = tracing_refresh(t->g, taken != t->taken, &counts, err);
@@ -167,7 +167,11 @@ static int look(struct trace *t, struct err *err)
 		return rc;
 	if (t->epoch != kernel_epoch(t->k)) {
 		mark(t);
+		t->unarmed = true;
+	}
+	if (t->unarmed) {
 		rc = arm_new(t, &n_new, err);
+		t->unarmed = rc != 0;
 	}
 	t->left = counts.n_skipped > 0;
 	pthread_mutex_lock(&t->lock);

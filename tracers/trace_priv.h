@@ -52,6 +52,7 @@ struct trace {
 	struct trace_clock clock;
 	struct trace_opts opts; /* a copy, of lists too */
 	u64 taken; /* as tracing_taken() said last */
+	bool unarmed; /* functions of new modules could not be armed yet */
 	bool left; /* some sites are the guest's own for now */
 	u32 epoch; /* of kernel tables when sites were chosen last */
 	struct drain *drain;
