@@ -87,6 +87,7 @@ struct agent_where {
 	agent_u32 dentry_parent, dentry_name, dentry_len, dentry_pprev, dentry_sb, dentry_inode;
 	agent_u32 sb_magic, inode_ino;
 	agent_u32 mount_mnt, mount_parent, mount_point, mnt_root;
+	agent_u32 files_count, file_inode, inode_sb, sb_flags;
 };
 
 _Static_assert(sizeof(struct agent_user_step) == 32, "agent_user_step");

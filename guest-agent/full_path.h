@@ -4,9 +4,11 @@
  * all mounts. Only full.c includes it.
  *
  * Nothing of this is locked, another thread may close the descriptor and anybody may rename what leads to it.
- * Files, dentries, their names, mounts and tables of descriptors are all freed after a grace period, and there
- * is none while interrupts are off: v6.1 fs/file.c __fget_light(), fs/dcache.c dentry_free(), fs/namespace.c
- * cleanup_mnt(). Each pointer must lie in the kernel's half, each loop is short.
+ * Files, inodes, super blocks, dentries, their names, mounts and tables of descriptors are freed after a grace
+ * period, and there is none while interrupts are off: v6.1 fs/file.c __fget_light(), fs/dcache.c dentry_free(),
+ * fs/namespace.c cleanup_mnt(). But dentries of pipes, sockets and the like are freed at once (DCACHE_NORCU,
+ * d_alloc_pseudo()); their super blocks have SB_NOUSER. Those are looked at only where nobody else can close the
+ * descriptor. Each pointer must lie in the kernel's half, each loop is short.
  */
 #ifndef GUEST_AGENT_FULL_PATH_H
 #define GUEST_AGENT_FULL_PATH_H
@@ -14,11 +16,14 @@
 #include "guest-agent/full_user.h"
 
 #define PATH_STEPS 64 /* directories and mounts */
+#define SB_NOUSER  31 /* bit of s_flags: v6.1 include/linux/fs.h */
 #define NAME_BYTES 255 /* v6.1 include/uapi/linux/limits.h NAME_MAX */
 
 struct path_walk {
 	agent_u64 dentry, mnt; /* struct dentry *, struct vfsmount * */
+	agent_u64 inode, sb; /* the file's */
 	agent_u64 ino, magic;
+	bool shared; /* the table of descriptors: another thread may close it */
 	agent_u32 at; /* where in the bytes what there is of it begins */
 	bool deleted;
 };
@@ -92,27 +97,34 @@ static bool find_file(const struct call *c, agent_u32 fd, struct path_walk *w)
 		w->mnt = p ? follow_pointer(c, p, m->fs_pwd_mnt) : 0;
 		return w->dentry && w->mnt;
 	}
-	p = follow_pointer(c, follow_pointer(c, c->task, m->task_files), m->files_fdt);
+	p = follow_pointer(c, c->task, m->task_files);
+	w->shared = !p || (agent_u32)peek(p + m->files_count) != 1;
+	p = follow_pointer(c, p, m->files_fdt);
 	if (!p || fd >= (agent_u32)peek(p + m->fdt_max))
 		return false;
 	p = follow_pointer(c, p, m->fdt_fd);
 	p = p ? follow_pointer(c, p, 8 * fd) : 0;
 	w->dentry = p ? follow_pointer(c, p, m->file_dentry) : 0;
 	w->mnt = p ? follow_pointer(c, p, m->file_mnt) : 0;
-	return w->dentry && w->mnt;
+	w->inode = p ? follow_pointer(c, p, m->file_inode) : 0;
+	w->sb = w->inode ? follow_pointer(c, w->inode, m->inode_sb) : 0;
+	return w->dentry && w->mnt && w->sb;
 }
 
 static bool walk(const struct call *c, agent_u32 fd, struct path_walk *w, agent_u8 *text)
 {
 	const struct agent_where *m = &c->h->where;
-	agent_u64 p;
 
 	if (!find_file(c, fd, w))
 		return false;
-	p = follow_pointer(c, w->dentry, m->dentry_sb);
-	w->magic = p ? peek(p + m->sb_magic) : 0;
-	p = follow_pointer(c, w->dentry, m->dentry_inode);
-	w->ino = p ? peek(p + m->inode_ino) : 0;
+	if (!w->sb) { /* a directory */
+		w->sb = follow_pointer(c, w->dentry, m->dentry_sb);
+		w->inode = follow_pointer(c, w->dentry, m->dentry_inode);
+	}
+	w->magic = w->sb ? peek(w->sb + m->sb_magic) : 0;
+	w->ino = w->inode ? peek(w->inode + m->inode_ino) : 0;
+	if (w->shared && w->sb && peek(w->sb + m->sb_flags) >> SB_NOUSER & 1)
+		return true;
 	for (agent_u32 i = 0; i < PATH_STEPS; i++) {
 		if (!walk_up(c, w, text, !i))
 			break;
@@ -125,7 +137,7 @@ static bool walk(const struct call *c, agent_u32 fd, struct path_walk *w, agent_
 /* The record's bytes: inode number, magic number of the file system, and the path without a NUL. */
 __attribute__((noinline)) static void read_fd(const struct user_read *u, agent_u32 fd)
 {
-	struct path_walk w = { .at = AGENT_CAPTURE_MAX };
+	struct path_walk w;
 	struct user_bytes b;
 	agent_u8 *text = (agent_u8 *)&b;
 	agent_u64 saved;
@@ -134,6 +146,10 @@ __attribute__((noinline)) static void read_fd(const struct user_read *u, agent_u
 
 	if (!u->c->h->where.task_files)
 		return;
+	/* one by one: all at once would be a string instruction */
+	w.at = AGENT_CAPTURE_MAX;
+	w.sb = w.inode = 0;
+	w.deleted = w.shared = false;
 	saved = irq_save();
 	found = walk(u->c, fd, &w, text);
 	irq_restore(saved);

@@ -257,6 +257,10 @@ static void find_paths(struct guest *g)
 		{ &w->mount_parent, "mount", "mnt_parent" },
 		{ &w->mount_point, "mount", "mnt_mountpoint" },
 		{ &w->mnt_root, "vfsmount", "mnt_root" },
+		{ &w->files_count, "files_struct", "count" },
+		{ &w->file_inode, "file", "f_inode" },
+		{ &w->inode_sb, "inode", "i_sb" },
+		{ &w->sb_flags, "super_block", "s_flags" },
 	};
 	u32 files;
 
