@@ -3,7 +3,7 @@
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import LONG, each_kernel, first_kernel, main
+from testlib import LONG, first_kernel, last_kernel, main
 from truth import Truth, attach
 
 ROUNDS = 100 if LONG else 10
@@ -23,7 +23,7 @@ def areas_at(truth, starts):
     return [(s, areas[s] - 4096) for s in starts]
 
 
-@each_kernel
+@last_kernel
 def test_all_sites(flavour):
     with Guest(flavour, modules=["loop"]) as g, Daemon() as d:
         truth, sites = attach(g, d)

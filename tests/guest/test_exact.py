@@ -5,7 +5,7 @@ import re
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import each_kernel, main
+from testlib import last_kernel, main
 
 CALLS = 1000
 
@@ -24,7 +24,7 @@ def check(records, pid, comm):
     return mine
 
 
-@each_kernel
+@last_kernel
 def test_every_call_once(flavour):
     with Guest(flavour) as g, Daemon() as d:
         d.attach(g, "g")
@@ -56,7 +56,7 @@ def own_count(g):
     return sum(bool(re.search(r": do_sys_openat2 <-", l)) for l in lines)
 
 
-@each_kernel
+@last_kernel
 def test_pid_filter(flavour):
     """With a pid, only that task's records, though others open files all the time."""
     with Guest(flavour) as g, Daemon() as d:

@@ -6,7 +6,7 @@ import contextlib
 from daemon import Daemon
 from graphlib import add_up, all_given_back, graph
 from guest import Guest, wait_for
-from testlib import each_kernel, main
+from testlib import last_kernel, main
 from truth import attach
 
 ROUNDS = 20
@@ -165,7 +165,7 @@ def switch_live(b):
     b.d.delete(f"/v1/traces/{t}")
 
 
-@each_kernel
+@last_kernel
 def test_options(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)

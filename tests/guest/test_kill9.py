@@ -9,7 +9,7 @@ import time
 
 from daemon import Daemon, Problem
 from guest import Guest, wait_for
-from testlib import LONG, each_kernel, main
+from testlib import LONG, last_kernel, main
 from truth import Truth, attach
 
 MOMENTS = 40 if LONG else 4
@@ -50,7 +50,7 @@ def stopped_daemon(g, d, t):
     print(f"stopped for {seconds} s and more: {info['lost_ring']} records lost, told")
 
 
-@each_kernel
+@last_kernel
 def test_while_all_is_armed(flavour, tmp="state"):
     with Guest(flavour) as g:
         state = g.dir / tmp

@@ -5,7 +5,7 @@ import re
 
 from daemon import Daemon
 from guest import Guest
-from testlib import each_kernel, main
+from testlib import last_kernel, main
 
 # Linux v6.1 kernel/trace/trace_output.c:trace_print_context(), trace_fn_trace()
 RECORD = re.compile(r"^ *\S.{0,15}-\d+ {0,6} \[\d{3}\] [d.bD][nNpB.bL][sShHzZ.][0-9a-f.][0-9a-f.]"
@@ -28,7 +28,7 @@ def shape(line):
     return cpu, line[cpu + 6:cpu + 11].__len__(), colon
 
 
-@each_kernel
+@last_kernel
 def test_same_layout(flavour):
     with Guest(flavour) as g, Daemon() as d:
         g.run("cd /sys/kernel/tracing; echo do_sys_openat2 >set_ftrace_filter; "
