@@ -400,13 +400,14 @@ static int print(const struct cli *c, const struct doctor *d)
 
 int cli_doctor(struct cli *c, int argc, char **argv)
 {
-	struct doctor d = { .checks = json_array() };
+	struct doctor d = { 0 };
 	int status;
 
 	if (!cli_no_options(c, argc, argv, &status))
 		return status;
 	if (argc - optind > 1)
 		return cli_usage(argv[0], "only one guest");
+	d.checks = json_array();
 	check_host(&d);
 	check_kvm(&d);
 	check_vmm(&d);

@@ -177,7 +177,11 @@ test("the timeline is moved by keys, and its table follows", async () => {
 	await page.getByRole("button", { name: "Task" }).click();
 	const canvas = page.getByRole("application");
 	await canvas.focus();
-	await page.keyboard.press("n");
+	/* to the next call: there may be none yet */
+	for (let i = 0; i < 50 && !await page.locator(".detail strong").isVisible(); i++) {
+		await page.keyboard.press("n");
+		await page.waitForTimeout(200);
+	}
 	await page.locator(".detail strong").waitFor();
 	assert.equal(await page.getByRole("button", { name: "Follow" }).getAttribute("aria-pressed"), "false");
 	const shown = () => text(page, ".toolbar .faint");
