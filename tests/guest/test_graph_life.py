@@ -7,7 +7,7 @@ import signal
 from daemon import Daemon
 from graphlib import add_up, all_given_back, each, graph
 from guest import Guest, GuestTimeout, wait_for
-from testlib import LONG, main
+from testlib import LONG, first_kernel, main
 from truth import attach
 
 FORKS = 100000 if LONG else 2000
@@ -116,7 +116,7 @@ def test_losses_are_counted():
         g.assert_no_warnings()
 
 
-@each
+@first_kernel
 def test_daemon_killed(flavour):
     """kill -9 with every return hijacked: the guest runs on, the next start puts all of it back."""
     with Guest(flavour) as g:
