@@ -11,7 +11,6 @@ from testlib import LONG, main
 from truth import attach
 
 
-
 def starts(flavour):
     return 1000 if LONG else 20 if flavour == KERNELS[0] else 5
 
