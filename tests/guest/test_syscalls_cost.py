@@ -9,7 +9,7 @@ else the machine does hardly counts then; under TCG, so it is their ratio that c
 import pathlib
 
 from daemon import Daemon
-from guest import Guest
+from guest import Guest, Skip
 from testlib import LONG, first_kernel, main
 from truth import attach
 
@@ -63,6 +63,8 @@ def strace(g):
 
 @first_kernel
 def test_cost(flavour):
+    if not LONG:
+        raise Skip("times calls for half a minute; HVF_LONG=1 asks for it")
     with Guest(flavour, load="none", thread="single") as g, Daemon() as d:
         attach(g, d)
         times = {}
