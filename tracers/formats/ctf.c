@@ -291,15 +291,8 @@ static void sort(struct export *x, struct sys_step *s)
 static void switched(struct export *x, const struct trace_record *r)
 {
 	struct ctf *c = x->priv;
-	struct sys_step s = { .ts_ns = r->ts_ns,
-			      .kind = STEP_SWITCH,
-			      .pid = r->pid,
-			      .tgid = r->tgid,
-			      .nr = (s32)r->prev_pid,
-			      .cpu = r->cpu,
-			      .ctx = r->ctx };
+	struct sys_step s = sys_step_switch(r);
 
-	memcpy(s.comm, r->comm, sizeof(s.comm));
 	if (c->sorter)
 		sort(x, &s);
 	else

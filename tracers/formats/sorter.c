@@ -33,6 +33,20 @@ struct sorter {
 	bool merging; /* the last merge has begun */
 };
 
+struct sys_step sys_step_switch(const struct trace_record *r)
+{
+	struct sys_step s = { .ts_ns = r->ts_ns,
+			      .kind = STEP_SWITCH,
+			      .pid = r->pid,
+			      .tgid = r->tgid,
+			      .nr = (s32)r->prev_pid,
+			      .cpu = r->cpu,
+			      .ctx = r->ctx };
+
+	memcpy(s.comm, r->comm, sizeof(s.comm));
+	return s;
+}
+
 int sorter_create(const char *dir, u32 run, struct sorter **ret, struct err *err)
 {
 	struct sorter *s = calloc(1, sizeof(*s));

@@ -31,6 +31,9 @@ struct sys_step {
 	char comm[TRACE_COMM_LEN];
 };
 
+/** sys_step_switch - @r, of type TRACE_SWITCH, as a step */
+struct sys_step sys_step_switch(const struct trace_record *r);
+
 struct sorter;
 
 #define SORTER_RUN 32768u /* steps sorted in memory at a time; of a test fewer */
