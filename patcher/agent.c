@@ -195,7 +195,7 @@ static int fixups(struct guest *g, agent_s64 *v, struct err *err)
 /* As text even though nothing runs there: under TCG the page may have held code before. */
 static int write_pieces(struct guest *g, const struct vm_text *pieces, size_t n, struct err *err)
 {
-	int rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+	int rc = guest_pause(g, err);
 
 	if (rc)
 		return rc;

@@ -104,7 +104,7 @@ int follow_begin(struct guest *g, const struct tracing_opts *opts, struct err *e
 static int put(struct look *l, struct err *err)
 {
 	struct guest *g = l->g;
-	int rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+	int rc = guest_pause(g, err);
 
 	if (rc)
 		return rc;

@@ -360,7 +360,7 @@ static int withdraw(struct gate *gate, struct err *err)
 	struct mailbox box;
 	int rc, taken = 0;
 
-	rc = vm_pause(gate->g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+	rc = guest_pause(gate->g, err);
 	if (rc)
 		return rc;
 	rc = box_read(gate, &box, err);

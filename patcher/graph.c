@@ -183,7 +183,7 @@ static int put_back_window(struct guest *g, const u32 *frame, u32 n, u32 *done, 
 	u64 end = monotonic_ns() + g->window_limit_ns / 2;
 	struct err e = { 0 };
 	u32 i = 0;
-	int rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+	int rc = guest_pause(g, err);
 
 	if (rc)
 		return rc;

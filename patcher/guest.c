@@ -34,6 +34,18 @@ void guest_sleep_ns(u64 ns)
 		;
 }
 
+int guest_pause(struct guest *g, struct err *err)
+{
+	int rc = 0;
+
+	for (int i = 0; i < GUEST_PAUSE_TRIES; i++) {
+		rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+		if (rc != -ETIMEDOUT)
+			break;
+	}
+	return rc;
+}
+
 int guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err)
 {
 	return vm_read(g->vm, gva(addr), buf, len, err);

@@ -266,7 +266,7 @@ static int apply_batch(struct guest *g, struct text_change *c, size_t n, struct 
 	int rc, busy;
 
 	for (;;) {
-		rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+		rc = guest_pause(g, err);
 		if (rc)
 			return rc;
 		busy = text_guest_busy(g, err);
