@@ -111,7 +111,7 @@ static bool func_then(void *arg, u64 ip, struct kernel_func *ret)
 {
 	struct stream *s = arg;
 
-	return trace_func(s->trace->trace, ip, ret);
+	return trace_func_then(s->trace->trace, s->seq, ip, ret);
 }
 
 static bool func(void *arg, u64 ip, struct kernel_func *ret)

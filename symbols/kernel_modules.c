@@ -177,8 +177,9 @@ void module_sym_own(const struct module_set *set, const struct module_sym *s, u6
 				    .type = s->type };
 }
 
-/* A module that was at @addr in @epoch and is no more. */
-static bool retired_at(const struct kernel *k, u64 addr, u32 epoch, struct kernel_sym *ret)
+/* A module that was at @addr in @epoch and is no more, and which symbol that is; NULL: there was none. */
+static const struct module_set *retired_at(const struct kernel *k, u64 addr, u32 epoch,
+					   struct kernel_sym *ret)
 {
 	for (const struct retired_module *r = k->retired; r; r = r->next) {
 		const struct module_sym *s;
@@ -190,9 +191,19 @@ static bool retired_at(const struct kernel *k, u64 addr, u32 epoch, struct kerne
 		if (!s)
 			continue;
 		module_sym_own(&r->set, s, next, ret);
-		return true;
+		return &r->set;
 	}
-	return false;
+	return NULL;
+}
+
+const struct btf_types *modules_btf_then(const struct kernel *k, u64 addr, u32 epoch)
+{
+	const struct module_set *set = NULL;
+	struct kernel_sym sym;
+
+	if (epoch < k->epoch)
+		set = retired_at(k, addr, epoch, &sym);
+	return module_btf_at(set ? set : &k->mods, addr);
 }
 
 bool kernel_sym_then(const struct kernel *k, u64 addr, u32 epoch, struct kernel_sym *ret)

@@ -137,8 +137,7 @@ static u32 values_of(const struct choose_input *in, const struct trace_opts *opt
 
 	if (!opts->args && !opts->retval)
 		return 0;
-	/* a module's function may have a name that the kernel has, too */
-	if (site->module || in->func(in->arg, site->name, &f))
+	if (in->func(in->arg, site, &f))
 		return opts->retval ? AGENT_SITE_RETVAL : 0;
 	if (opts->retval && f.ret.kind != KERNEL_VAL_VOID)
 		what |= AGENT_SITE_RETVAL;

@@ -35,9 +35,9 @@ int trace_check_pids(struct guest *g, const struct trace_opts *opts, struct err 
 	return 0;
 }
 
-static int prototype(void *arg, const char *name, struct kernel_func *ret)
+static int prototype(void *arg, const struct ftrace_site *site, struct kernel_func *ret)
 {
-	return kernel_btf_func(arg, name, ret);
+	return kernel_func_then(arg, site->ip, kernel_epoch(arg), ret);
 }
 
 int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
@@ -462,19 +462,9 @@ void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)
 	pthread_mutex_unlock(&t->lock);
 }
 
-bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
-{
-	struct kernel_sym sym;
-
-	if (t->sys)
-		return trace_sys_func(t, ip, ret);
-	return kernel_sym_at(t->k, ip, &sym) && !sym.module &&
-	       !kernel_btf_func(t->k, sym.name, ret);
-}
-
 const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val)
 {
-	return t->sys ? NULL : kernel_btf_enum_name(t->k, v->btf_id, val);
+	return t->sys ? NULL : kernel_val_enumerator(v, val);
 }
 
 struct guest *trace_guest(struct trace *t)

@@ -271,12 +271,11 @@ bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, 
 void trace_names_lock(struct trace *t);
 void trace_names_unlock(struct trace *t);
 
-/**
- * trace_func - prototype of the function with the call site @ip, for output; false when unknown
- *
- * Functions of modules are not known: their BTF is not read.
- */
+/** trace_func - prototype of the function with the call site @ip, for output; false when unknown. Context: as
+ * trace_sym_then() */
 bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret);
+/** trace_func_then - the same for record number @seq */
+bool trace_func_then(struct trace *t, u64 seq, u64 ip, struct kernel_func *ret);
 
 /** trace_enumerator - name of @val in the enum that @v of trace_func() is of; NULL: it has none */
 const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val);

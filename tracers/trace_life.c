@@ -255,6 +255,24 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	return trace_sym_then(t, ~0ull, addr, ret, off_ret) || was_there(t, addr, ret, off_ret);
 }
 
+bool trace_func_then(struct trace *t, u64 seq, u64 ip, struct kernel_func *ret)
+{
+	if (t->sys)
+		return trace_sys_func(t, ip, ret);
+	return !kernel_func_then(t->k, ip, epoch_of(t, seq), ret);
+}
+
+bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
+{
+	if (trace_func_then(t, ~0ull, ip, ret))
+		return true;
+	for (u32 epoch = t->sys ? 0 : kernel_epoch(t->k); epoch-- > 0;) {
+		if (!kernel_func_then(t->k, ip, epoch, ret))
+			return true;
+	}
+	return false;
+}
+
 void trace_names_lock(struct trace *t)
 {
 	kernel_names_lock(t->k);

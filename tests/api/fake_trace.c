@@ -525,6 +525,12 @@ void trace_names_unlock(struct trace *t)
 	(void)t;
 }
 
+bool trace_func_then(struct trace *t, u64 seq, u64 ip, struct kernel_func *ret)
+{
+	(void)seq;
+	return trace_func(t, ip, ret);
+}
+
 bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
 {
 	struct kernel_sym sym;

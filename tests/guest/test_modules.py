@@ -42,6 +42,7 @@ def test_while_all_is_armed(flavour):
         d.wait_trace(t, lambda x: x["functions"] > before + 10, 30)
         use(g)
         info = d.stop_trace(t)
+        arguments(g, d)
         records, _ = d.records(t)
         names = {r["function"] for r in records if r.get("module") == MODULE}
         assert len(names) > 5, names
@@ -53,6 +54,22 @@ def test_while_all_is_armed(flavour):
         g.assert_no_warnings()
         print(f"{flavour}: {there['functions']} call sites of {MODULE}, {len(names)} of them seen, "
               f"{info['functions']} armed at the end")
+
+
+def arguments(g, d):
+    """By the types that came with the module, and the kernel's that those go on from."""
+    t = d.trace("g", ["lo_ioctl", "loop_set_status"], args=True, retval=True, tracer="function_graph")["id"]
+    use(g)
+    d.wait_trace(t, lambda x: x["records"] >= 6)
+    d.stop_trace(t)
+    records, _ = d.records(t)
+    calls = [r for r in records if r["type"] == "graph_entry" and r["function"] == "lo_ioctl"]
+    assert [a["name"] for a in calls[0]["args"]] == ["bdev", "mode", "cmd", "arg"], calls[0]
+    assert calls[0]["args"][0]["type"] == "block_device *", calls[0]
+    assert 0x4c01 in [int(r["args"][2]["value"], 16) for r in calls], calls  # LOOP_CLR_FD
+    returns = [r for r in records if r["type"] == "graph_return" and r["function"] == "lo_ioctl"]
+    assert {(r["retval"]["type"], r["retval"]["text"]) for r in returns} >= {("int", "0")}, returns
+    d.delete(f"/v1/traces/{t}")
 
 
 def integrity_guard(g, d, truth, sites):

@@ -28,9 +28,13 @@ enum {
 	ISRA
 };
 
-static int func(void *arg, const char *name, struct kernel_func *ret)
+static int func(void *arg, const struct ftrace_site *site, struct kernel_func *ret)
 {
+	const char *name = site->name;
+
 	(void)arg;
+	if (site->module)
+		return -ENOENT;
 	*ret = (struct kernel_func){ .ret = { .kind = KERNEL_VAL_SIGNED }, .n_regs = 4 };
 	if (!strcmp(name, "do_exit"))
 		*ret = (struct kernel_func){ .n_regs = 1 };
