@@ -314,6 +314,13 @@ bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, 
 	return trace_sym(t, addr, ret, off_ret);
 }
 
+u64 trace_names_when(struct trace *t, u64 seq)
+{
+	(void)t;
+	(void)seq;
+	return 0;
+}
+
 void trace_names_lock(struct trace *t)
 {
 	(void)t;
