@@ -49,7 +49,6 @@ struct export_job {
 static void job_free(struct export_job *j)
 {
 	export_destroy(j->export);
-	names_then_deinit(&j->names);
 	buf_deinit(&j->out);
 	free(j);
 	atomic_fetch_sub(&n_exports, 1);
@@ -74,7 +73,7 @@ static bool take_batch(struct export_job *j, struct trace *t)
 		put_gap(j, MIN(page.oldest_seq, j->until + 1));
 		return j->after < j->until;
 	}
-	names_then_begin(&j->names, t, j->after);
+	names_then_begin(&j->names, j->trace, j->after);
 	for (size_t i = 0; i < page.n && j->recs[i].seq <= j->until; i++) {
 		put_gap(j, j->recs[i].seq);
 		names_then_at(&j->names, j->recs[i].seq);
@@ -232,9 +231,8 @@ static struct export_job *job_create(struct request *rq, struct trace_entry *t,
 		return NULL;
 	}
 	j->format = f;
-	if (names_then_init(&j->names) < 0)
-		(void)err_set(&err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
-	else if (job_start(j, t, opts, &err) == 0)
+	names_then_init(&j->names);
+	if (job_start(j, t, opts, &err) == 0)
 		return j;
 	job_free(j);
 	request_error(rq, &err);

@@ -376,14 +376,10 @@ static void add_page(struct buf *b, struct trace_entry *t, const struct trace_re
 	buf_addf(b, "{\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
 		 (unsigned long long)i.n_records, (unsigned long long)i.n_lost,
 		 state_names[i.state]);
-	if (names_then_init(&names) < 0) {
-		b->failed = true;
-		return;
-	}
-	names_then_begin(&names, t->trace, after);
+	names_then_init(&names);
+	names_then_begin(&names, t, after);
 	after = add_items(b, recs, n, full, after, calls, &names);
 	names_then_end(&names);
-	names_then_deinit(&names);
 	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
 

@@ -111,7 +111,7 @@ static const struct output_names no_names = { .sym = no_sym };
 /* From here to end_names(), as a user of the trace, addresses have names. */
 static void begin_names(struct stream *s)
 {
-	names_then_begin(&s->then, s->trace->trace, s->after);
+	names_then_begin(&s->then, s->trace, s->after);
 	s->names = &s->then.names;
 }
 
@@ -441,7 +441,6 @@ static void stream_free(struct stream *s)
 	rec_writer_destroy(s->writer);
 	out_layout_destroy(s->layout);
 	sys_out_destroy(s->sys);
-	names_then_deinit(&s->then);
 	buf_deinit(&s->out);
 	free(s);
 }
@@ -553,10 +552,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->on_close = opts->on_close;
 	s->who = *opts->who;
 	s->names = &no_names;
-	if (names_then_init(&s->then) < 0) {
-		free(s);
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another stream");
-	}
+	names_then_init(&s->then);
 	hub_client_init(&s->client, conn, t, &s->who, is_json(s));
 	stream_fill_meta(&s->meta, t, s->after);
 	trace_get_info(t->trace, &info);

@@ -125,7 +125,7 @@ static u16 comm_get(struct store *s, const char *comm)
 	u16 *head, i;
 
 	memcpy(text, comm, strnlen(comm, sizeof(text)));
-	if (!strncmp(text, COMM_UNKNOWN, sizeof(text)))
+	if (text[0] == '<' && !strncmp(text, COMM_UNKNOWN, sizeof(text)))
 		return 0;
 	head = comm_head(s, text);
 	for (i = *head; i; i = s->comms[i].next) {
