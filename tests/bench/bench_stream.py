@@ -145,7 +145,8 @@ def one_reader(d, rate):
     ns = {k: v * 1e9 / max(n, 1) for k, v in cpu.items()}
     print(f"one reader, {rate} records/s written: {n / took:.0f} records/s, "
           f"{(r.bytes - size) / took / 1e6:.0f} MB/s, {sum(ns.values()):.0f} ns of CPU a record, "
-          f"{max(ns.values()):.0f} of one thread, lost in rings {info['lost']}, to the reader {info['lost_readers']}, "
+          f"{max(ns.values()):.0f} of one thread, "
+          f"lost in rings {info['lost']}, to the reader {info['lost_readers']}, "
           f"memory {rss:.0f} -> {d.rss_mib():.0f} MiB", flush=True)
     assert d.rss_mib() < rss + 48, "memory grows"
     assert max(ns.values()) < STREAM_NS or rate < 1000000, f"{max(ns.values()):.0f} ns a record"
