@@ -417,28 +417,6 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 	return 0;
 }
 
-int body_session_parse(const char *data, size_t len, char token_ret[AUTH_TOKEN_TEXT],
-		       struct problem *p)
-{
-	static const char *const known[] = { "token", NULL };
-	const char *token;
-	json_t *doc, *v;
-	int r;
-
-	r = load(data, len, &doc, p);
-	if (r < 0)
-		return r;
-	refuse_unknown(doc, known, p);
-	v = json_object_get(doc, "token");
-	token = v ? take_string(v, "/token", AUTH_TOKEN_TEXT - 1, p) : NULL;
-	if (!v)
-		problem_add(p, "/token", "is required");
-	if (token)
-		snprintf(token_ret, AUTH_TOKEN_TEXT, "%s", token);
-	json_decref(doc);
-	return p->n_errors ? -EINVAL : 0;
-}
-
 void body_trace_deinit(struct body_trace *b)
 {
 	free(b->filter);

@@ -110,10 +110,6 @@ must_check int body_marker_parse(const char *data, size_t len, struct body_marke
 				 struct problem *p);
 void body_marker_deinit(struct body_marker *b);
 
-/** body_session_parse - POST /v1/session. As body_trace_parse(). */
-must_check int body_session_parse(const char *data, size_t len, char token_ret[AUTH_TOKEN_TEXT],
-				  struct problem *p);
-
 /** body_is_empty - nothing, or an empty JSON object: what operations without a body take */
 bool body_is_empty(const char *data, size_t len);
 

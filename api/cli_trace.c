@@ -288,7 +288,9 @@ int cli_trace(struct cli *c, int argc, char **argv)
 /* What a kernel does is nobody else's business: for the owner only. */
 static int to_file(struct cli *c, const struct trace_args *a, const char *accept)
 {
-	_cleanup_close_ int fd = open(a->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* definitions between what is dropped are read again */
+	int how = a->limits.max_bytes || a->limits.max_age_ns ? O_RDWR : O_WRONLY;
+	_cleanup_close_ int fd = open(a->output, how | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	int status;
 
 	if (fd < 0)

@@ -47,6 +47,8 @@ struct guest_entry {
 	struct guest *guest; /* for users only */
 };
 
+struct names_kept;
+
 struct trace_entry {
 	struct registry *reg;
 	struct trace_entry *next;
@@ -67,6 +69,7 @@ struct trace_entry {
 	atomic_bool switched; /* from one tracer to the other, at some time */
 	u64 lost_told, lost_told_ns; /* watch.c */
 	bool failure_told;
+	_Atomic(struct names_kept *) names; /* names_then.c */
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };
 

@@ -117,6 +117,14 @@ bool kernel_sym_then(const struct kernel *k, u64 addr, u32 epoch, struct kernel_
 /** kernel_epoch - how often kernel_refresh() has found other modules than before */
 u32 kernel_epoch(const struct kernel *k);
 
+/**
+ * kernel_generation - counts what replaced modules' names, also by others that are the same
+ *
+ * Strings and prototypes of modules that were got between kernel_names_lock() and kernel_names_unlock() are
+ * good in a later such time if this has not changed. Context: as kernel_sym_then().
+ */
+u32 kernel_generation(const struct kernel *k);
+
 /** kernel_names_lock - keep kernel_refresh() from taking names away. Context: any thread, for a short time. */
 void kernel_names_lock(const struct kernel *k);
 void kernel_names_unlock(const struct kernel *k);

@@ -28,6 +28,11 @@ u32 kernel_epoch(const struct kernel *k)
 	return k->epoch;
 }
 
+u32 kernel_generation(const struct kernel *k)
+{
+	return k->generation;
+}
+
 static u64 mix(u64 hash, u64 v)
 {
 	return (hash ^ v) * FNV_PRIME;
@@ -147,6 +152,7 @@ int modules_replace(struct kernel *k, struct module_set *set)
 		free(k->born);
 		k->born = born;
 		k->epoch += other;
+		k->generation++;
 	}
 	pthread_rwlock_unlock(k->names);
 	if (rc)

@@ -59,6 +59,7 @@ struct kernel {
 	char *site_names; /* of sites that have no symbol's name */
 	u32 *born; /* epoch that each module of mods came in */
 	u32 epoch;
+	u32 generation; /* of what names are kept in: see kernel_generation() */
 	u64 modules_sign; /* see kernel_stale() */
 	struct retired_module *retired; /* newest first */
 	size_t n_retired_syms;

@@ -268,6 +268,12 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret);
  * Context: between trace_names_lock() and trace_names_unlock(), which strings in *ret are valid until.
  */
 bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, u64 *off_ret);
+/**
+ * trace_names_when - what trace_sym_then() says for @seq it says for all records for which this is the same
+ *
+ * It never goes back with growing @seq. Strings of names stay valid until it changes. Context: as trace_sym_then()
+ */
+u64 trace_names_when(struct trace *t, u64 seq);
 void trace_names_lock(struct trace *t);
 void trace_names_unlock(struct trace *t);
 

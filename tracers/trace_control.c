@@ -103,7 +103,7 @@ static int fill_snapshot(struct trace *t, struct trace *s, struct err *err)
 		rc = trace_life_copy(t, s, err);
 	s->stacks = stacks_ref(t->stacks);
 	if (!rc && t->sys)
-		rc = trace_sys_copy(s, err);
+		rc = trace_sys_copy(t, s, err);
 	return rc;
 }
 

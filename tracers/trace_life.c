@@ -237,6 +237,11 @@ bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, 
 	return true;
 }
 
+u64 trace_names_when(struct trace *t, u64 seq)
+{
+	return (u64)kernel_generation(t->k) << 32 | epoch_of(t, seq);
+}
+
 /* In what the kernel was before: newest first. */
 static bool was_there(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {

@@ -147,8 +147,8 @@ void trace_sys_take(struct trace *t, const struct trace_record *r);
 void trace_sys_finish(struct trace *t);
 /** trace_sys_counts - into t->info; t->lock held */
 void trace_sys_counts(struct trace *t);
-/** trace_sys_copy - for a snapshot: names of calls and their arguments. Return: 0; -ENOMEM; the table's. */
-must_check int trace_sys_copy(struct trace *to, struct err *err);
+/** trace_sys_copy - for a snapshot: names of calls and their arguments. Return: 0; -ENOMEM. */
+must_check int trace_sys_copy(const struct trace *from, struct trace *to, struct err *err);
 /** trace_sys_func - trace_func() */
 bool trace_sys_func(struct trace *t, u64 ip, struct kernel_func *ret);
 

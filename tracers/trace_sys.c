@@ -95,17 +95,14 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 	return 0;
 }
 
-int trace_sys_copy(struct trace *to, struct err *err)
+/* The table of the kernel that was traced: the guest may run another one by now. */
+int trace_sys_copy(const struct trace *from, struct trace *to, struct err *err)
 {
-	int rc;
-
 	to->sys = calloc(1, sizeof(*to->sys));
 	if (!to->sys)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a snapshot");
-	guest_lock(to->g);
-	rc = syscall_table_load(guest_kernel(to->g), &to->mem, &to->sys->table, err);
-	guest_unlock(to->g);
-	return rc;
+	to->sys->table = syscall_table_ref(from->sys->table);
+	return 0;
 }
 
 void trace_sys_take(struct trace *t, const struct trace_record *r)
