@@ -10,7 +10,8 @@
 #include "tracers/filter.h"
 
 struct choose_input {
-	struct filter_input sites;
+	struct filter_input
+		sites; /* later: what there are too many of for their callers has none told */
 	/* prototype of a function of the kernel's own; 0 or -errno: not known */
 	int (*func)(void *arg, const char *name, struct kernel_func *ret);
 	void *arg;
