@@ -47,6 +47,31 @@ int insn_make_jump(u64 ip, u64 target, u8 *bytes_ret)
 	return make_rel32(0xe9, ip, target, bytes_ret);
 }
 
+void insn_make_veneer(u64 target, u8 *bytes_ret)
+{
+	static const u8 jump[] = { 0xff, 0x25, 0, 0, 0, 0 };
+
+	memcpy(bytes_ret, jump, sizeof(jump));
+	memcpy(bytes_ret + sizeof(jump), &target, sizeof(target));
+}
+
+bool insn_takes_jump(const u8 *code, size_t len, size_t *off_ret)
+{
+	static const u8 endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	ZydisDecodedInstruction insn;
+	ZydisDecoder decoder;
+	size_t at = 0;
+
+	if (len >= sizeof(endbr64) && !memcmp(code, endbr64, sizeof(endbr64)))
+		at = sizeof(endbr64);
+	if (ZYAN_FAILED(
+		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
+	    ZYAN_FAILED(ZydisDecoderDecodeInstruction(&decoder, NULL, code + at, len - at, &insn)))
+		return false;
+	*off_ret = at;
+	return insn.length >= MCOUNT_INSN_SIZE;
+}
+
 bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret)
 {
 	s32 rel32;

@@ -48,12 +48,12 @@ def symbols(kernel):
     return {name: int(addr, 16) for addr, _, name in (line.split() for line in out.splitlines())}
 
 
-def climb(*flags):
-    """One rung: {"source": ..., "armed": {...}, "refused": {...}, "weak": n, "calls": {...}}."""
+def climb(*flags, how=()):
+    """One rung: {"source": ..., "armed": {...}, "refused": {...}, "weak": n, "calls": {...}}; how: see ladder.c."""
     need_kvm()
     with booted(*flags) as (kernel, vmm):
         syms = symbols(kernel)
-        p = subprocess.run([binary("ladder"), str(vmm.pid), kernel, hex(syms["rounds"])],
+        p = subprocess.run([binary("ladder"), str(vmm.pid), kernel, hex(syms["rounds"]), *how],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=280)
         assert p.returncode == 0, p.stderr + (vmm.stderr.read() if vmm.poll() is not None else "")
         got = {"armed": set(), "refused": set(), "weak": 0, "calls": {}}
@@ -71,7 +71,7 @@ def climb(*flags):
             else:
                 got[word] = " ".join(rest)
         assert vmm.poll() is None, f"the guest died: {vmm.stderr.read()}"
-    print(" ".join(flags), got)
+    print(" ".join((*flags, *how)), got)
     return got
 
 
@@ -107,13 +107,43 @@ def test_several_nops_are_refused():
     got = climb("-fpatchable-function-entry=5")
     assert got["source"] == "patchable" and not got["armed"] and not got["calls"], got
     # it has no exceptions: run() and the stubs' file aside, all functions
-    assert got["refused"] == FUNCTIONS | {"run"}, got
+    assert got["refused"] == FUNCTIONS | {"run", "guest_tracer"}, got
 
 
 def test_mcount_behind_the_prologue_is_refused():
     """-pg alone: the caller is not where the agent looks for it."""
     got = climb("-pg", "-fno-omit-frame-pointer")
     assert got["source"] == "recorded prologue" and got["refused"] == FUNCTIONS and not got["calls"], got
+
+
+def check_calls(got):
+    assert set(got["calls"]) == CALLS, got
+    counts = sorted(got["calls"].values())
+    assert counts[0] >= 18 and counts[-1] - counts[0] <= 2, got
+
+
+def test_static_mcount():
+    """-pg alone: the body of mcount is turned into our caller; selfpc and frompc are the sites and the callers."""
+    got = climb("-pg", "-fno-omit-frame-pointer", how=("mcount",))
+    assert got["armed"] == {"mcount"} and got["refused"] == FUNCTIONS, got
+    check_calls(got)
+    assert got["restored"] == 1, got
+
+
+def test_static_mcount_that_the_guest_uses():
+    """ftrace_trace_function is not ftrace_stub: the guest's own tracer is left alone."""
+    got = climb("-pg", "-fno-omit-frame-pointer", "-DGUEST_TRACES", how=("mcount",))
+    assert not got["armed"] and got["refused"] == FUNCTIONS | {"mcount"} and not got["calls"], got
+
+
+def test_out_of_reach():
+    """An agent 4 GiB away from the sites: each calls a veneer in padding, which goes on to it."""
+    got = climb("-pg", "-mfentry", "-mrecord-mcount", "-mnop-mcount", how=("far",))
+    assert "veneer" in got, got
+    check_traced(got, "mcount_loc", 1)
+    got = climb("-pg", "-fno-omit-frame-pointer", how=("far", "mcount"))
+    assert "veneer" in got and got["armed"] == {"mcount"}, got
+    check_calls(got)
 
 
 if __name__ == "__main__":
