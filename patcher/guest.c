@@ -13,6 +13,7 @@
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/interlock.h"
+#include "patcher/spare.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -296,6 +297,8 @@ static int replay(struct guest *g, struct err *err)
 	if (!rc)
 		rc = agent_unload(g, err);
 	if (!rc)
+		rc = spare_return(g, err);
+	if (!rc)
 		log_info(
 			"%s: put back what an earlier daemon had changed (%llu call sites, %llu return addresses)",
 			g->target, (unsigned long long)r.sites_restored,
@@ -382,6 +385,8 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 		rc = ftrace_make_nop(g, r, err);
 	if (!rc)
 		rc = agent_unload(g, err);
+	if (!rc)
+		rc = spare_return(g, err);
 	r->returns_restored = g->returns_restored;
 	if (rc)
 		return rc;
@@ -393,6 +398,13 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 			"%s: something is not as it was at attach; the daemon's log says what",
 			g->target);
 	return 0;
+}
+
+/* Of a guest that was rebooted: the agent is no more, the memory that its VMM lent for it is still. */
+static int return_memory(struct guest *g, struct err *err)
+{
+	agent_forget(g);
+	return spare_return(g, err);
 }
 
 int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
@@ -408,8 +420,11 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 	rc = guest_check_alive(g, &gone);
 	if (gone.code == ERR_VMM_GONE || gone.code == ERR_GUEST_REBOOTED) {
 		log_info("%s; nothing is left to put back", gone.msg);
+		if (gone.code == ERR_GUEST_REBOOTED)
+			rc = return_memory(g, err);
+		else
+			rc = 0;
 		journal_discard(no_cleanup_ptr(g->journal));
-		rc = 0;
 	} else if (!rc) {
 		rc = give_all_back(g, &r, err);
 	} else {

@@ -55,7 +55,7 @@ class TracedBoot(RunGuest):
             env={**os.environ, "XDG_RUNTIME_DIR": str(self.dir)})
         folder = self.dir / "hvftrace/guests" / self.name
         self.console_path, self.log_path = folder / "console.log", folder / "vmm.log"
-        self.socket_path = folder / "input"
+        self.socket_path, self.control_path = folder / "input", folder / "control"
         self.wait_said("held before its first initcall")
         self.pid = int((folder / "pid").read_text())
 
@@ -132,19 +132,13 @@ def check_report(d, path, symbols):
         print(f"initcall {name} returned {ret} after {us} usecs")
 
 
-def agent_entries(g):
-    """Entries of the kernel image's page table, below its 512 MiB, that map what is no RAM of the guest's."""
-    table = struct.unpack("<256Q", g.read_kernel(g.symbols["level2_kernel_pgt"], 2048))
-    return [e for e in table if e & 1 and e & 0x000ffffffffff000 >= g.mem << 20]
-
-
 def check_given_back(d, g):
     """Call sites are nops, and after the detach nothing of ours is mapped."""
     for name in ("do_one_initcall", "vfs_read"):
         assert g.read_kernel(g.symbols[name], 5) == b"\x0f\x1f\x44\x00\x00", name
-    assert len(agent_entries(g)) >= 2, "where was the agent?"
+    assert len(g.agent_entries()) >= 2 and g.is_lent(), "where was the agent?"
     d.delete("/v1/guests/boot")
-    assert not agent_entries(g), agent_entries(g)
+    g.assert_given_back()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own VMM, with kernels of a few instructions: how a guest starts, ends, and fails, each in one line."""
 
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -19,7 +20,7 @@ from guest import TOP, Skip, die_with_parent, wait_for
 from small import Control, need_kvm
 from testlib import main
 
-PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES = range(1, 12)
+PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES, ABOVE = range(1, 13)
 
 
 class Bare:
@@ -232,6 +233,83 @@ def test_lives():
             assert c.event() == said[-1]
             assert p.stderr.read().decode() == "".join(f"hvftrace-vmm: {s}\n" for s in said)
             assert files < 40, files
+
+
+def order(p, value):
+    """As whoever traces the guest asks for memory above its RAM (1), or gives it back (0)."""
+    sigval = ctypes.c_void_p(value)
+    assert ctypes.CDLL(None, use_errno=True).sigqueue(p.pid, signal.SIGRTMIN, sigval) == 0
+
+
+def spare_maps(pid):
+    return [l for l in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if "hvftrace-spare" in l]
+
+
+def test_memory_that_is_lent():
+    """Memory above RAM: there for the guest only while it is lent, and new each time; a reset keeps it, new."""
+    need_kvm()
+    with Bare(ABOVE) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--memory", "16M", "--input",
+                              f"{g.dir.name}/input", "--control", f"{g.dir.name}/control"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             preexec_fn=die_with_parent)
+        with p:
+            c = Control(f"{g.dir.name}/control")
+            keyboard = socket.socket(socket.AF_UNIX)
+            keyboard.connect(f"{g.dir.name}/input")
+
+            def say(what, expect):
+                keyboard.sendall(what)
+                assert p.stdout.read(len(expect)) == expect, what
+
+            def lend(value):
+                order(p, value)
+                want = "ok 0+1000000" + " 100000000+a000000" * value
+                wait_for(f"slots are {want}", lambda: c.ask("slots") == want)
+                assert len(spare_maps(p.pid)) == value
+
+            assert c.ask("slots") == "ok 0+1000000" and not spare_maps(p.pid)
+            say(b"lsl", b"nn")
+            for _ in range(3):
+                lend(1)
+                say(b"lsl", b"05")
+                lend(1)
+                say(b"l", b"5")
+                lend(0)
+                say(b"lsl", b"nn")
+            lend(1)
+            say(b"sl", b"5")
+            assert c.ask("reset") == "ok"
+            assert c.event().endswith("life 2")
+            say(b"l", b"0")
+            lend(0)
+            say(b"l", b"n")
+            # without a value nobody knows what is wanted
+            os.kill(p.pid, signal.SIGRTMIN)
+            assert c.ask("slots") == "ok 0+1000000"
+            keyboard.sendall(b"q")
+            assert p.wait(timeout=20) == 9
+
+
+def test_what_waits_is_lent_memory():
+    """Whoever waits to be started is traced from boot: it has it from the start, so nothing need be asked for."""
+    need_kvm()
+    with Bare(LOOPS) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--wait", "--no-reboot",
+                              "--control", f"{g.dir.name}/control"], stdin=subprocess.DEVNULL,
+                             preexec_fn=die_with_parent)
+        with p:
+            wait_for("it waits", lambda: ") T " in pathlib.Path(f"/proc/{p.pid}/stat").read_text())
+            assert len(spare_maps(p.pid)) == 1
+            p.send_signal(signal.SIGCONT)
+            c = Control(f"{g.dir.name}/control")
+            wait_for("it answers", lambda: "100000000+a000000" in c.ask("slots"))
+            # a guest that is not reset may change the slots of its own VM, and of none else
+            order(p, 0)
+            wait_for("it is back", lambda: "a000000" not in c.ask("slots"))
+            assert not spare_maps(p.pid)
+            assert c.ask("end") == "ok"
+            assert p.wait(timeout=20) == 0
 
 
 def test_control_ends_it():
