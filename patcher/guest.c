@@ -514,7 +514,7 @@ int guest_renew(struct guest *g, struct err *err)
 	free(g->baseline_ip);
 	g->baseline_ip = NULL;
 	g->n_baseline = 0;
-	g->site_ns = 0;
+	g->site_ns = g->window_ns = 0;
 	rc = start_journal(g, err);
 	return rc ? rc : baseline_take(g, err);
 }

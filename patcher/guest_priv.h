@@ -56,6 +56,7 @@ struct guest {
 	struct text_change *armed; /* sites that call the agent now; sorted */
 	size_t n_armed;
 	double site_ns; /* cost of a site in a window, as measured; sizes the batches */
+	double window_ns; /* and of the window itself: of stopping and letting go */
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */
 	u64 find_ns, lend_ns;

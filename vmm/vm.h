@@ -47,6 +47,10 @@ struct vm_windows {
 	u64 last_ns;
 	u64 max_ns;
 	u64 total_ns;
+	/* of these, what was spent with writing text: vm_write_text() */
+	u64 write_max_ns; /* in one window */
+	u64 write_max_n; /* pieces, in one window */
+	u64 write_total_ns;
 };
 
 /* One piece of text to write. */

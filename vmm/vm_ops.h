@@ -58,6 +58,7 @@ struct vm {
 	struct vm_tlb tlb[VM_TLB_SLOTS];
 	struct vm_windows windows;
 	u64 window_start_ns; /* set by the pause hook just before the first vCPU is asked to stop */
+	u64 window_write_ns, window_write_n; /* of the window that is open: for writing text */
 	u64 window_end_ns; /* may be set by the resume hook; else its return counts */
 	bool window_open;
 	bool held; /* it stays open until vm_release() */

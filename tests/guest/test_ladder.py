@@ -49,7 +49,7 @@ def symbols(kernel):
 
 
 def climb(*flags, how=()):
-    """One rung: {"source": ..., "armed": {...}, "refused": {...}, "weak": n, "calls": {...}}; how: see ladder.c."""
+    """One rung: {"source": ..., "armed": {...}, "refused": {...}, "weak": n, "calls": {...}}; how: ladder.c."""
     need_kvm()
     with booted(*flags) as (kernel, vmm):
         syms = symbols(kernel)
@@ -123,7 +123,7 @@ def check_calls(got):
 
 
 def test_static_mcount():
-    """-pg alone: the body of mcount is turned into our caller; selfpc and frompc are the sites and the callers."""
+    """-pg alone: the body of mcount is turned into our caller; selfpc and frompc are sites and callers."""
     got = climb("-pg", "-fno-omit-frame-pointer", how=("mcount",))
     assert got["armed"] == {"mcount"} and got["refused"] == FUNCTIONS, got
     check_calls(got)

@@ -246,7 +246,7 @@ def spare_maps(pid):
 
 
 def test_memory_that_is_lent():
-    """Memory above RAM: there for the guest only while it is lent, and new each time; a reset keeps it, new."""
+    """Memory above RAM: there for the guest only while it is lent, and new each time; also after a reset."""
     need_kvm()
     with Bare(ABOVE) as g:
         p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--memory", "16M", "--input",
@@ -292,7 +292,7 @@ def test_memory_that_is_lent():
 
 
 def test_what_waits_is_lent_memory():
-    """Whoever waits to be started is traced from boot: it has it from the start, so nothing need be asked for."""
+    """Whoever waits to be started is traced from boot: it is lent from the start."""
     need_kvm()
     with Bare(LOOPS) as g:
         p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--wait", "--no-reboot",

@@ -3,6 +3,7 @@
 
 import collections
 import pathlib
+import re
 import subprocess
 import tempfile
 import time
@@ -65,13 +66,27 @@ def check_everything(d, g):
         before = d.get("/v1/guests/small")["windows"]
         t = d.trace("small", [], tracer=tracer)["id"]
         after = d.get("/v1/guests/small")["windows"]
-        n, ns = (after[k] - before[k] for k in ("count", "total_ns"))
-        print(f"{tracer}: armed in {n} stop windows, {ns / 1e6:.1f} ms together")
+        n, ns, wrote = (after[k] - before[k] for k in ("count", "total_ns", "write_total_ns"))
+        print(f"{tracer}: armed in {n} stop windows, {ns / 1e6:.1f} ms together, "
+              f"{wrote / 1e6:.2f} ms of it for writing")
         g.do("open 5")
         d.stop_trace(t)
         info = d.trace_info(t)
         print(f"{tracer}: {info['functions']} functions, {info['records']} records, {info['lost']} lost")
         assert info["functions"] > 10000 and info["records"] > 100, info
+
+
+def check_writing(g):
+    """All sites of the kernel in one stop window: so long takes writing, stopping and verifying aside."""
+    with tempfile.TemporaryDirectory(prefix="hvf-state-") as state:
+        p = subprocess.run([binary("attach_cycle"), g.target, state, "*", "2", "100", "2000"],
+                           capture_output=True, text=True, timeout=120, check=False)
+    assert p.returncode == 0, p.stdout + p.stderr
+    n, ms = re.findall(r"at most (\d+) pieces written in one, ([0-9.]+) ms", p.stdout)[-1]
+    armed = re.findall(r"armed (\d+) in", p.stdout)[-1]
+    print(f"{n} sites written in one stop window, in {ms} ms")
+    assert n == armed and int(n) > 10000, p.stdout
+    assert float(ms) <= 5, p.stdout
 
 
 def make_disk():
@@ -96,16 +111,17 @@ def check_untouched(g, before):
 
 
 # where the VMM's memory is lent, mapped, and given back; what is in the guest when one dies there
-FAULTS = ("spare.lent_journalled", "spare.lent", "spare.journalled", "spare.mapped", "agent.written", "arm.done",
-          "agent.freed:1", "agent.freed:2", "spare.returned")
+FAULTS = ("spare.lent_journalled", "spare.lent", "spare.journalled", "spare.mapped", "agent.written",
+          "arm.done", "agent.freed:1", "agent.freed:2", "spare.returned")
 
 
 def check_faults(g, before):
-    """Killed while memory is being lent, or given back: the next one takes everything away, the VM's slot too."""
+    """Killed while memory is lent, or given back: the next one takes everything away, the VM's slot too."""
     with tempfile.TemporaryDirectory(prefix="hvf-state-") as state:
         for point in FAULTS if LONG else FAULTS[1::6]:
             p = subprocess.run([binary("attach_cycle_faults"), g.target, state, OPEN, "1", "100"],
-                               env={"HVF_FAULT": point}, capture_output=True, text=True, timeout=120, check=False)
+                               env={"HVF_FAULT": point}, capture_output=True, text=True, timeout=120,
+                               check=False)
             assert p.returncode == -9, f"{point} is not hit: {p.stdout}{p.stderr}"
             lent = g.is_lent()
             p = subprocess.run([binary("attach_cycle_faults"), "--recover", state], capture_output=True,
@@ -133,6 +149,8 @@ def test_run_trace_and_shut_down():
               f"{w['max_ns'] / 1e6:.2f} ms the longest")
         assert len(g.agent_entries()) >= 2 and len(g.slots()) == 2 and g.is_lent(), g.slots()
         d.delete("/v1/guests/small")
+        check_untouched(g, before)
+        check_writing(g)
         check_untouched(g, before)
         check_faults(g, before)
         check_disk(g, disk)

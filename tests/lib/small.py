@@ -249,7 +249,7 @@ class SmallGuest:
         return self.read_kernel(start, (end - start + 4095) & ~4095)
 
     def agent_entries(self):
-        """Entries of the kernel image's page table, below its 512 MiB, that map what is no RAM of the guest's."""
+        """Entries of the kernel image's page table, below its 512 MiB, that map what is no RAM."""
         table = struct.unpack("<256Q", self.read_kernel(self.symbols["level2_kernel_pgt"], 2048))
         return [e for e in table if e & 1 and e & 0x000ffffffffff000 >= self.mem << 20]
 
