@@ -8,12 +8,18 @@
 
 bool insn_is_site_nop(const u8 *bytes)
 {
-	static const u8 nop_now[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
-	static const u8 nop_old[MCOUNT_INSN_SIZE] = { 0x66, 0x66, 0x66, 0x66, 0x90 };
+	static const u8 nop[][MCOUNT_INSN_SIZE] = {
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x00 }, /* today's kernels, gcc -mnop-mcount */
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x08 }, /* clang -fpatchable-function-entry=5 */
+		{ 0x66, 0x66, 0x66, 0x66, 0x90 }, /* old kernels */
+	};
 	ZydisDecodedInstruction insn;
 	ZydisDecoder decoder;
+	bool known = false;
 
-	if (memcmp(bytes, nop_now, MCOUNT_INSN_SIZE) && memcmp(bytes, nop_old, MCOUNT_INSN_SIZE))
+	for (size_t i = 0; i < ARRAY_SIZE(nop); i++)
+		known |= !memcmp(bytes, nop[i], MCOUNT_INSN_SIZE);
+	if (!known)
 		return false;
 	/* the list above is short, the rule is the decoder's: one instruction of just this length */
 	if (ZYAN_FAILED(

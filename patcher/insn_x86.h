@@ -14,7 +14,7 @@
  *
  * True only for ONE nop of exactly MCOUNT_INSN_SIZE bytes. Two shorter nops are refused: a task that
  * was preempted between them would resume in the middle of the call that replaces them.
- * Today's kernels have 0f 1f 44 00 00, old ones 66 66 66 66 90.
+ * Today's kernels have 0f 1f 44 00 00, old ones 66 66 66 66 90; clang's patchable entries are 0f 1f 44 00 08.
  */
 bool insn_is_site_nop(const u8 *bytes);
 

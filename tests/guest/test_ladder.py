@@ -7,11 +7,12 @@ tests/guest/ladder.
 
 import contextlib
 import pathlib
+import shutil
 import subprocess
 import tempfile
 
 from daemon import binary
-from guest import TOP, die_with_parent
+from guest import TOP, Skip, die_with_parent
 from small import need_kvm
 from testlib import main
 
@@ -22,14 +23,14 @@ FUNCTIONS = {"outer", "local_leaf", "soft"}
 
 
 @contextlib.contextmanager
-def booted(*flags):
+def booted(*flags, cc="gcc"):
     """A guest that runs: (its kernel's path, its VMM's process id)."""
     with tempfile.TemporaryDirectory(prefix="hvf-ladder-") as folder:
         kernel = pathlib.Path(folder) / "kernel"
         common = ["-std=gnu11", "-O1", "-ffreestanding", "-fno-pic", "-mcmodel=kernel", "-mno-red-zone",
                   "-mgeneral-regs-only", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
                   "-fcf-protection=none", f"-I{TOP}"]
-        subprocess.run(["gcc", *common, *flags, "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none",
+        subprocess.run([cc, *common, *flags, "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none",
                         "-Wl,-z,max-page-size=4096", "-Wl,--no-warn-rwx-segments",
                         f"-Wl,-T,{FOLDER}/kernel.lds", "-o", kernel, FOLDER / "head.S", FOLDER / "body.c",
                         FOLDER / "strong.c"], check=True)
@@ -48,10 +49,10 @@ def symbols(kernel):
     return {name: int(addr, 16) for addr, _, name in (line.split() for line in out.splitlines())}
 
 
-def climb(*flags, how=()):
-    """One rung: {"source": ..., "armed": {...}, "refused": {...}, "weak": n, "calls": {...}}; how: ladder.c."""
+def climb(*flags, how=(), cc="gcc"):
+    """One rung: {"source": ..., "armed": {...}, "refused": {...}, "weak": n, "calls": {...}}."""
     need_kvm()
-    with booted(*flags) as (kernel, vmm):
+    with booted(*flags, cc=cc) as (kernel, vmm):
         syms = symbols(kernel)
         p = subprocess.run([binary("ladder"), str(vmm.pid), kernel, hex(syms["rounds"]), *how],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=280)
@@ -108,6 +109,16 @@ def test_several_nops_are_refused():
     assert got["source"] == "patchable" and not got["armed"] and not got["calls"], got
     # it has no exceptions: run() and the stubs' file aside, all functions
     assert got["refused"] == FUNCTIONS | {"run", "guest_tracer"}, got
+
+
+def test_one_nop_of_a_patchable_entry():
+    """clang -fpatchable-function-entry=5: one instruction, so it may be armed; those of run() and the stubs, too."""
+    if not shutil.which("clang"):
+        raise Skip("no clang")
+    got = climb("-fpatchable-function-entry=5", "-Wno-unknown-attributes", cc="clang")
+    assert got["source"] == "patchable" and not got["refused"], got
+    assert got["armed"] == FUNCTIONS | {"run", "guest_tracer"}, got
+    check_calls(got)
 
 
 def test_mcount_behind_the_prologue_is_refused():

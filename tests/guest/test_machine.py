@@ -3,6 +3,7 @@
 
 import ctypes
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -448,6 +449,38 @@ def test_no_permission_for_kvm():
         raise Skip(f"the build is not for everybody: {e}") from e
     assert (p.returncode, p.stderr) == (1, "hvftrace-vmm: no permission to use /dev/kvm: "
                                            "join the group that owns it, often kvm\n"), p
+
+
+def in_a_host(prepare, *args, user=None):
+    """Runs a program where /dev is what the shell commands make of an empty one, in a mount namespace."""
+    drop = f"setpriv --reuid {user} --regid {user} --clear-groups " if user else ""
+    script = f'set -e; mount -t tmpfs -o mode=755 none /dev; {prepare}; exec {drop}"$@"'
+    return subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", *args],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60)
+
+
+def test_a_kvm_that_cannot_be_opened():
+    """One line that says why and what to do; auto takes QEMU TCG then, and says so."""
+    if os.geteuid():
+        raise Skip("needs root, for a /dev of its own")
+    if in_a_host("true", "true").returncode:
+        raise Skip("no mount namespaces here")
+    nobody = 65534
+    for prepare, user, line, auto in (
+            ("true", None, "no KVM on this host (/dev/kvm: No such file or directory): load kvm_intel or "
+             "kvm_amd, or let the firmware turn virtualisation on", "No such file or directory"),
+            ("mknod -m 600 /dev/kvm c 10 232", nobody,
+             "no permission to use /dev/kvm: join the group that owns it, often kvm", "Permission denied"),
+            ("mknod -m 666 /dev/kvm c 1 3", None, "KVM's API is not version 12", "KVM here makes no guest")):
+        p = in_a_host(prepare, binary("hvftrace-vmm"), "--kernel", "/proc/self/exe", user=user)
+        if user and "Permission denied" in p.stderr and "hvftrace-vmm:" not in p.stderr:
+            continue  # the build is not for everybody
+        assert (p.returncode, p.stderr) == (1, f"hvftrace-vmm: {line}\n"), p
+        p = in_a_host(prepare, binary("hvftrace"), "--json", "doctor", user=user)
+        kvm = next(c for c in json.loads(p.stdout)["checks"] if c["name"] == "kvm")
+        assert kvm["status"] == "warn" and auto in kvm["detail"], kvm
+        assert kvm["detail"].endswith("using QEMU TCG"), kvm
 
 
 def test_what_cannot_be_started():

@@ -12,6 +12,7 @@ from daemon import Daemon, Problem, binary
 from guest import Skip
 from small import Control, RunGuest, SmallGuest
 from testlib import LONG, main
+from ways import SmallWay, check_kill9
 
 CALLS = 40
 OPEN = "__x64_sys_open"
@@ -153,6 +154,7 @@ def test_run_trace_and_shut_down():
         check_writing(g)
         check_untouched(g, before)
         check_faults(g, before)
+        check_kill9(SmallWay(g), ("function", "function_graph") if LONG else ("function_graph",))
         check_disk(g, disk)
         g.assert_no_warnings()
         g.type("reset")

@@ -14,9 +14,11 @@ static void one_nop_is_accepted(void **state)
 {
 	static const u8 today[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	static const u8 old[] = { 0x66, 0x66, 0x66, 0x66, 0x90 };
+	static const u8 clang[] = { 0x0f, 0x1f, 0x44, 0x00, 0x08 };
 
 	(void)state;
 	assert_true(insn_is_site_nop(today));
+	assert_true(insn_is_site_nop(clang));
 	assert_true(insn_is_site_nop(old));
 }
 
