@@ -12,9 +12,10 @@
 
 static json_t *windows_doc(const struct vm_windows *w)
 {
-	return json_pack("{s:I, s:I, s:I, s:I}", "count", (json_int_t)w->count, "last_ns",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "count", (json_int_t)w->count, "last_ns",
 			 (json_int_t)w->last_ns, "max_ns", (json_int_t)w->max_ns, "total_ns",
-			 (json_int_t)w->total_ns);
+			 (json_int_t)w->total_ns, "write_max_ns", (json_int_t)w->write_max_ns,
+			 "write_total_ns", (json_int_t)w->write_total_ns);
 }
 
 static json_t *agent_doc(const struct guest_info *i)

@@ -505,6 +505,10 @@ struct agent_blob {
 	agent_u32 return_to_handler; /* what every trampoline calls */
 	agent_u32 graph_full_caller; /* ftrace_graph_caller for AGENT_OPT_FULL */
 	agent_u32 function_full_call; /* function_trace_call for AGENT_OPT_FULL */
+	agent_u32 mcount_caller; /* where the body of a static mcount leads */
+	agent_u32 mcount_call; /* 5-byte jmp there, to ftrace_stub or mcount_trace_call */
+	agent_u32 mcount_trace_call; /* function_trace_call behind a prologue */
+	agent_u32 zero;
 };
 
 /** agent_blob_get - the agent as built; static storage */

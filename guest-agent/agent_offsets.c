@@ -54,4 +54,7 @@ SAME(48, agent_blob, ftrace_graph_caller);
 SAME(52, agent_blob, return_to_handler);
 SAME(56, agent_blob, graph_full_caller);
 SAME(60, agent_blob, function_full_call);
-_Static_assert(sizeof(struct agent_blob) == 64, "agent_blob");
+SAME(64, agent_blob, mcount_caller);
+SAME(68, agent_blob, mcount_call);
+SAME(72, agent_blob, mcount_trace_call);
+_Static_assert(sizeof(struct agent_blob) == 80, "agent_blob");

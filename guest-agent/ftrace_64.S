@@ -73,26 +73,27 @@ SYM_FUNC_END(ftrace_stub)
 #define FRAME_PARENT 40
 
 /*
- * function_trace_call - write one AGENT_REC_FUNCTION record
+ * function_trace_call, mcount_trace_call - write one AGENT_REC_FUNCTION record
  *
- * In:       as ftrace_caller; jumped to
+ * In:       as ftrace_caller, as mcount_caller; jumped to
  * Out:      all registers unchanged but r10, r11, flags
- * Stack:    FRAME_PARENT(%rsp)  parent
+ * Stack:    FRAME_PARENT(%rsp)  parent, of function_trace_call
  *           FRAME_IP(%rsp)      call site + 5
  *           0..24(%rsp)         rsi, rdx, rcx, rax of the traced function
  *
  * What can be known beforehand is worked out before the slot is reserved, the TSC above all: the
  * time in which a preempted writer holds up a reader is then some 5 ns, not 20.
  */
-SYM_FUNC_START(function_trace_call)
-	NOT_ENABLED .Lreturn
+.macro FUNCTION_TRACE_CALL name, parent
+SYM_FUNC_START(\name)
+	NOT_ENABLED .Lreturn\@
 	THIS_CPU .Lno_cpu
 	pushq	%rax
 	pushq	%rcx
 	pushq	%rdx
 	pushq	%rsi
 	THIS_TASK
-	PID_FILTER .Lrestore
+	PID_FILTER .Lrestore\@
 	CPU_DATA ax
 	NAME_TASK
 	LOW_36	AGENT_REC_FUNCTION
@@ -100,29 +101,34 @@ SYM_FUNC_START(function_trace_call)
 	movzwl	%dx, %esi
 	shlq	$32, %rsi
 	orq	%rax, %rsi			/* rsi: word 0 but for the lap */
-	RESERVE	.Lfull
+	RESERVE	.Lfull\@
 	SLOT
 	movl	FRAME_IP(%rsp), %edx
-	movl	FRAME_PARENT(%rsp), %eax
+	movl	\parent, %eax
 	subl	$5, %edx
 	shlq	$32, %rax
 	orq	%rdx, %rax
 	STORE
-.Lrestore:
+.Lrestore\@:
 	popq	%rsi
 	popq	%rdx
 	popq	%rcx
 	popq	%rax
-.Lreturn:
+.Lreturn\@:
 	RETURN
-.Lfull:
+.Lfull\@:
 	lock incq AGENT_CPU_LOST(%rcx)
-	jmp	.Lrestore
+	jmp	.Lrestore\@
+SYM_FUNC_END(\name)
+.endm
+
+	FUNCTION_TRACE_CALL function_trace_call, FRAME_PARENT(%rsp)
+
+/* A CPU that the rings do not know: nothing was saved yet. */
 .Lno_cpu:
 	lock incq AGENT_HOLE(%rip)
 	FIXUP	AGENT_FIX_DATA, AGENT_HEADER_LOST_NOCPU
 	RETURN
-SYM_FUNC_END(function_trace_call)
 
 /* FULL_SAVE, FULL_RESTORE - struct full_regs of full.c; what C may clobber besides is free here */
 .macro FULL_SAVE
@@ -182,6 +188,7 @@ SYM_FUNC_START(function_full_call)
 	movq	%rbp, %rsi
 	call	full_function_entry
 	FULL_RESTORE
+.Lreturn:
 	RETURN
 SYM_FUNC_END(function_full_call)
 
@@ -195,6 +202,25 @@ SYM_FUNC_END(function_full_call)
 	GUEST_CALL guest_call_copy, AGENT_FIX_CALL_COPY
 	GUEST_CALL guest_call_strncpy, AGENT_FIX_CALL_STRNCPY
 	.subsection 0
+
+/*
+ * mcount_caller - where the body of a static mcount leads (-pg without -mfentry)
+ *
+ * In:       %rbp the traced function's frame, which its prologue has set up before it called mcount
+ * Out:      as ftrace_caller
+ * Stack:    8(%rbp)  frompc: return address into the traced function's caller
+ *            (%rsp)  selfpc: return address into the traced function, call site + 5
+ *
+ * mcount_call is what mcount has as a variable, ftrace_trace_function: one instruction within one aligned
+ * 8-byte word, which leads to ftrace_stub while nobody traces.
+ */
+	.p2align 3, 0xcc
+SYM_INNER_LABEL(mcount_caller)
+SYM_INNER_LABEL(mcount_call)
+	.byte	0xe9
+	.long	ftrace_stub - . - 4
+
+	FUNCTION_TRACE_CALL mcount_trace_call, 8(%rbp)
 
 	.subsection 1
 /*
@@ -397,6 +423,10 @@ agent_blob:
 	.long	return_to_handler - agent_text
 	.long	graph_full_caller - agent_text
 	.long	function_full_call - agent_text
+	.long	mcount_caller - agent_text
+	.long	mcount_call - agent_text
+	.long	mcount_trace_call - agent_text
+	.long	0
 	.size agent_blob, . - agent_blob
 
 	.section .note.GNU-stack, "", @progbits

@@ -88,6 +88,7 @@ static void describe(struct machine *m, char *buf, size_t cap)
 static void obey(struct machine *m, const char *line, char *answer, size_t cap)
 {
 	const char *text = "ok\n";
+	char slots[128];
 
 	if (strcmp(line, "status") == 0) {
 		describe(m, answer, cap);
@@ -96,12 +97,16 @@ static void obey(struct machine *m, const char *line, char *answer, size_t cap)
 	if (strcmp(line, "power") == 0) {
 		if (!legacy_press_power(&m->legacy))
 			text = "error the guest does not listen to its power button\n";
+	} else if (strcmp(line, "slots") == 0) {
+		machine_slots(m, slots, sizeof(slots));
+		snprintf(answer, cap, "ok %s\n", slots);
+		return;
 	} else if (strcmp(line, "reset") == 0) {
 		machine_reset(m, "was reset by its control socket");
 	} else if (strcmp(line, "end") == 0) {
 		machine_end(m, EXIT_GUEST_ENDED, "the guest was ended by its control socket");
 	} else {
-		text = "error commands are status, power, reset and end\n";
+		text = "error commands are status, slots, power, reset and end\n";
 	}
 	snprintf(answer, cap, "%s", text);
 }

@@ -4,6 +4,7 @@
  * begins with "ok" or "error"; in between, lines that begin with "event" say what happens to the guest:
  *
  *   status   life, console bytes lost, packets of each network card
+ *   slots    the guest's memory: where, and how many bytes, in hex
  *   power    press the power button
  *   reset    as the guest's own reset
  *   end      end the guest at once

@@ -84,6 +84,41 @@ static int add_slot(const struct machine *m, u32 slot, u64 gpa_base, u64 len, co
 	return 0;
 }
 
+int kvm_lend_spare(struct machine *m, struct err *err)
+{
+	int rc;
+
+	if (m->spare.base)
+		return 0;
+	rc = spare_map(&m->spare, err);
+	if (!rc)
+		rc = add_slot(m, SLOT_SPARE, m->spare.gpa, SPARE_BYTES, m->spare.base, err);
+	if (!rc)
+		rc = spare_show(&m->spare, err);
+	if (rc) { /* a slot that is left leads to nothing */
+		struct err undo = { 0 };
+
+		if (kvm_take_spare_back(m, &undo))
+			spare_unmap(&m->spare);
+	}
+	return rc;
+}
+
+/* A slot of no size is one that goes, and with it all that a CPU may have kept of translations into it. */
+int kvm_take_spare_back(struct machine *m, struct err *err)
+{
+	struct kvm_userspace_memory_region r = { .slot = SLOT_SPARE };
+
+	if (!m->spare.base)
+		return 0;
+	r.guest_phys_addr = m->spare.gpa;
+	r.userspace_addr = (u64)(uintptr_t)m->spare.base;
+	if (ioctl(m->vm, KVM_SET_USER_MEMORY_REGION, &r) < 0)
+		return kvm_failed(err, "taking memory above the guest's away");
+	spare_unmap(&m->spare);
+	return 0;
+}
+
 int kvm_create_vm(struct machine *m, struct err *err)
 {
 	struct kvm_pit_config pit = { .flags = KVM_PIT_SPEAKER_DUMMY };
@@ -110,7 +145,7 @@ int kvm_create_vm(struct machine *m, struct err *err)
 	if (!rc)
 		rc = add_slot(m, SLOT_HIGH, MEM_HOLE_END, mem_high_bytes(&m->mem),
 			      m->mem.base + low, err);
-	if (!rc)
+	if (!rc && m->spare.base)
 		rc = add_slot(m, SLOT_SPARE, m->spare.gpa, SPARE_BYTES, m->spare.base, err);
 	if (rc)
 		return rc;

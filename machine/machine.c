@@ -111,6 +111,8 @@ static int set_up(struct machine *m, const struct machine_config *c, struct err 
 		rc = mem_save(&m->mem, &m->start, err);
 	if (!rc)
 		rc = kvm_create_vm(m, err);
+	if (!rc && c->lend)
+		rc = kvm_lend_spare(m, err);
 	return rc ? rc : machine_add_vcpus(m, err);
 }
 
@@ -177,6 +179,34 @@ void machine_go(struct machine *m)
 	m->going = true;
 	pthread_cond_broadcast(&m->go);
 	pthread_cond_broadcast(&m->all_out);
+	pthread_mutex_unlock(&m->go_lock);
+}
+
+void machine_lend(struct machine *m, enum spare_order order)
+{
+	struct err err = { 0 };
+	int rc;
+
+	pthread_mutex_lock(&m->go_lock);
+	rc = order == SPARE_LEND ? kvm_lend_spare(m, &err) : kvm_take_spare_back(m, &err);
+	pthread_mutex_unlock(&m->go_lock);
+	if (rc)
+		machine_tell(m, "%s", err.msg);
+}
+
+void machine_slots(struct machine *m, char *buf, size_t cap)
+{
+	u64 low = mem_low_bytes(&m->mem), high = mem_high_bytes(&m->mem);
+	size_t n;
+
+	n = (size_t)snprintf(buf, cap, "0+%llx", (unsigned long long)low);
+	if (high && n < cap)
+		n += (size_t)snprintf(buf + n, cap - n, " %llx+%llx", MEM_HOLE_END,
+				      (unsigned long long)high);
+	pthread_mutex_lock(&m->go_lock);
+	if (m->spare.base && n < cap)
+		snprintf(buf + n, cap - n, " %llx+%llx", (unsigned long long)m->spare.gpa,
+			 SPARE_BYTES);
 	pthread_mutex_unlock(&m->go_lock);
 }
 

@@ -46,6 +46,7 @@ struct machine_config {
 	bool no_reboot; /* a reset is the guest's end */
 	bool triple_fault_resets; /* as on a PC; else it is a failure */
 	bool emulated; /* KVM here emulates kernel code */
+	bool lend; /* the spare memory is lent from the start */
 	/* optional; something happened that the host may want to know: one line. Context: any thread. */
 	void (*tell)(void *arg, const char *line);
 	void *tell_arg;
@@ -67,7 +68,7 @@ struct machine {
 	int kvm, vm; /* -1: none */
 	size_t run_bytes;
 	struct guest_mem mem;
-	struct guest_spare spare;
+	struct guest_spare spare; /* base: go_lock, once vCPUs may run */
 	struct bus pio, mmio;
 	struct legacy legacy;
 	struct serial serial;
@@ -151,6 +152,12 @@ void machine_reset(struct machine *m, const char *why);
 /** machine_add_vcpus - all of them, as before their first instruction; those that there are were closed */
 must_check int machine_add_vcpus(struct machine *m, struct err *err);
 
+/** machine_lend - lend the spare memory, or take it back; what fails is told. Context: any thread, no lock held. */
+void machine_lend(struct machine *m, enum spare_order order);
+
+/** machine_slots - the VM's memory slots, "GPA+BYTES" in hex each, by guest physical address. Context: as above. */
+void machine_slots(struct machine *m, char *buf, size_t cap);
+
 /** machine_life - which life it is in, from 1 on */
 u32 machine_life(struct machine *m);
 
@@ -193,6 +200,15 @@ must_check int kvm_open(int *fd_ret, struct err *err);
 
 /** kvm_create_vm - VM, RAM slots, interrupt controllers and timer */
 must_check int kvm_create_vm(struct machine *m, struct err *err);
+
+/**
+ * kvm_lend_spare / kvm_take_spare_back - give the spare memory a slot of the VM's, and take it away again
+ *
+ * While vCPUs run: one that reaches for memory without a slot finds no device there. Context: go_lock, or
+ * before vCPUs are started. Return: 0, also when it is so already; a system error, nothing was changed.
+ */
+must_check int kvm_lend_spare(struct machine *m, struct err *err);
+must_check int kvm_take_spare_back(struct machine *m, struct err *err);
 
 /** kvm_set_irq - an irq_line's set(); @arg is the machine */
 void kvm_set_irq(void *arg, u32 gsi, bool level);

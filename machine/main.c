@@ -37,6 +37,7 @@ static int open_signals(void)
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SPARE_SIGNAL);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC);
 }
@@ -46,13 +47,23 @@ static void wait_for_end(struct machine *m, int signals)
 {
 	struct pollfd p[] = { { .fd = m->end_fd, .events = POLLIN },
 			      { .fd = signals, .events = POLLIN } };
-	struct signalfd_siginfo info;
+	struct signalfd_siginfo info = { 0 };
 
-	while (poll(p, 2, -1) < 0 && errno == EINTR)
-		;
-	if (p[1].revents && read(signals, &info, sizeof(info)) == (ssize_t)sizeof(info))
+	while (!p[0].revents) {
+		if (poll(p, 2, -1) < 0 || !p[1].revents ||
+		    read(signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+			continue;
+		if (info.ssi_signo == (u32)SPARE_SIGNAL) {
+			/* kill(2) has no value: only who knows what it does gets something done */
+			if (info.ssi_code == SI_QUEUE)
+				machine_lend(m, info.ssi_int == SPARE_LEND ? SPARE_LEND
+									   : SPARE_TAKE_BACK);
+			continue;
+		}
 		machine_end(m, EXIT_GUEST_ENDED, "the guest was ended by signal %u (%s)",
 			    info.ssi_signo, sigdescr_np((int)info.ssi_signo));
+		return;
+	}
 }
 
 /* It stays open: at the end it is emptied, as files cannot be removed any more by then. */
@@ -120,7 +131,8 @@ static void say_lost(const struct machine *m)
 static int start(struct machine *m, const struct options *o, struct console *console,
 		 struct control *control, struct err *err)
 {
-	const struct sandbox s = { .reboot = !o->no_reboot,
+	const struct sandbox s = { .vm = m->vm,
+				   .reboot = !o->no_reboot,
 				   .net = o->n_nets > 0,
 				   .vsock = o->vsock.path != NULL };
 	int rc = machine_start(m, err);
@@ -180,6 +192,7 @@ static struct machine_config configure(const struct options *o, int out_fd, stru
 		.n_nets = o->n_nets,
 		.vsock = o->vsock,
 		.no_reboot = o->no_reboot,
+		.lend = o->wait, /* what waits is traced from its first instruction on */
 		.triple_fault_resets = o->triple_fault_resets,
 		.tell = control_tell,
 		.tell_arg = control,

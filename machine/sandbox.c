@@ -124,6 +124,11 @@ static int allow_all(scmp_filter_ctx ctx, const struct sandbox *s)
 		rc = allow_ioctls(ctx, kvm_ioctls, ARRAY_SIZE(kvm_ioctls));
 	if (!rc)
 		rc = allow_devices(ctx, s);
+	if (!rc)
+		rc = seccomp_rule_add(
+			ctx, SCMP_ACT_ALLOW, SCMP_SYS(ioctl), 2,
+			SCMP_A0(SCMP_CMP_MASKED_EQ, 0xffffffff, (scmp_datum_t)s->vm),
+			SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffff, KVM_SET_USER_MEMORY_REGION));
 	/* stdio asks whether a file is a terminal; it is told that it is none */
 	if (!rc)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOTTY), SCMP_SYS(ioctl), 1,

@@ -8,7 +8,8 @@
 
 /* What this guest has that needs more than every guest does. */
 struct sandbox {
-	bool reboot; /* the VM is made anew */
+	int vm; /* its descriptor: its slots of memory change when the spare memory is lent */
+	bool reboot; /* the VM is made anew, by another descriptor */
 	bool net, vsock;
 };
 

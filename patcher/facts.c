@@ -100,7 +100,7 @@ static const char *no_syscalls(struct guest *g)
 
 static void look(struct guest *g, struct guest_facts *ret)
 {
-	struct vm_ram spare;
+	gpa_t spare;
 	u64 start, stop;
 	u32 enabled;
 
@@ -113,7 +113,7 @@ static void look(struct guest *g, struct guest_facts *ret)
 	ret->lockdown = lockdown(g);
 	if (!kernel_sym(g->k, "__start_BTF", &start) && !kernel_sym(g->k, "__stop_BTF", &stop))
 		ret->btf_types_bytes = stop - start;
-	ret->agent_in_vmm = vm_spare(g->vm, &spare);
+	ret->agent_in_vmm = vm_spare_offered(g->vm, &spare);
 	ret->no_agent = ret->agent_in_vmm ? NULL : no_agent(g);
 	ret->no_syscalls = no_syscalls(g);
 	ret->ftrace_enabled = !kernel_sym(g->k, "ftrace_enabled", &start) &&

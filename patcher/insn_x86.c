@@ -8,12 +8,18 @@
 
 bool insn_is_site_nop(const u8 *bytes)
 {
-	static const u8 nop_now[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
-	static const u8 nop_old[MCOUNT_INSN_SIZE] = { 0x66, 0x66, 0x66, 0x66, 0x90 };
+	static const u8 nop[][MCOUNT_INSN_SIZE] = {
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x00 }, /* today's kernels, gcc -mnop-mcount */
+		{ 0x0f, 0x1f, 0x44, 0x00, 0x08 }, /* clang -fpatchable-function-entry=5 */
+		{ 0x66, 0x66, 0x66, 0x66, 0x90 }, /* old kernels */
+	};
 	ZydisDecodedInstruction insn;
 	ZydisDecoder decoder;
+	bool known = false;
 
-	if (memcmp(bytes, nop_now, MCOUNT_INSN_SIZE) && memcmp(bytes, nop_old, MCOUNT_INSN_SIZE))
+	for (size_t i = 0; i < ARRAY_SIZE(nop); i++)
+		known |= !memcmp(bytes, nop[i], MCOUNT_INSN_SIZE);
+	if (!known)
 		return false;
 	/* the list above is short, the rule is the decoder's: one instruction of just this length */
 	if (ZYAN_FAILED(
@@ -45,6 +51,31 @@ int insn_make_call(u64 ip, u64 target, u8 *bytes_ret)
 int insn_make_jump(u64 ip, u64 target, u8 *bytes_ret)
 {
 	return make_rel32(0xe9, ip, target, bytes_ret);
+}
+
+void insn_make_veneer(u64 target, u8 *bytes_ret)
+{
+	static const u8 jump[] = { 0xff, 0x25, 0, 0, 0, 0 };
+
+	memcpy(bytes_ret, jump, sizeof(jump));
+	memcpy(bytes_ret + sizeof(jump), &target, sizeof(target));
+}
+
+bool insn_takes_jump(const u8 *code, size_t len, size_t *off_ret)
+{
+	static const u8 endbr64[] = { 0xf3, 0x0f, 0x1e, 0xfa };
+	ZydisDecodedInstruction insn;
+	ZydisDecoder decoder;
+	size_t at = 0;
+
+	if (len >= sizeof(endbr64) && !memcmp(code, endbr64, sizeof(endbr64)))
+		at = sizeof(endbr64);
+	if (ZYAN_FAILED(
+		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)) ||
+	    ZYAN_FAILED(ZydisDecoderDecodeInstruction(&decoder, NULL, code + at, len - at, &insn)))
+		return false;
+	*off_ret = at;
+	return insn.length >= MCOUNT_INSN_SIZE;
 }
 
 bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret)

@@ -14,7 +14,7 @@
  *
  * True only for ONE nop of exactly MCOUNT_INSN_SIZE bytes. Two shorter nops are refused: a task that
  * was preempted between them would resume in the middle of the call that replaces them.
- * Today's kernels have 0f 1f 44 00 00, old ones 66 66 66 66 90.
+ * Today's kernels have 0f 1f 44 00 00, old ones 66 66 66 66 90; clang's patchable entries are 0f 1f 44 00 08.
  */
 bool insn_is_site_nop(const u8 *bytes);
 
@@ -27,6 +27,25 @@ must_check int insn_make_call(u64 ip, u64 target, u8 *bytes_ret);
 
 /** insn_make_jump - the same for `jmp @target` (Intel SDM vol. 2A, JMP E9 cd) */
 must_check int insn_make_jump(u64 ip, u64 target, u8 *bytes_ret);
+
+/**
+ * insn_make_veneer - code of INSN_VENEER_SIZE bytes that goes on at @target, wherever that is
+ *
+ * For a call or jump that does not reach it: the veneer lies within its reach. `jmp *0(%rip)` and the address
+ * (Intel SDM vol. 2A, JMP FF /4); changes no register and no flag. On a CPU that checks indirect branches @target
+ * begins with endbr64. Linux needs none: its modules and the agent are within reach of all of its text.
+ */
+#define INSN_VENEER_SIZE 14
+void insn_make_veneer(u64 target, u8 *bytes_ret);
+
+/**
+ * insn_takes_jump - may a jump be written over the first instruction of @code?
+ * @off_ret: where: behind an endbr64
+ *
+ * True when that is ONE instruction of at least MCOUNT_INSN_SIZE bytes: a task that was preempted in @code stands
+ * before it or behind it, never in the middle of what it is replaced by.
+ */
+bool insn_takes_jump(const u8 *code, size_t len, size_t *off_ret);
 
 /** insn_call_target - where the 5-byte call at @ip goes; false when it is not one */
 bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret);

@@ -92,7 +92,7 @@ static void state_drop(struct journal_state *s, u32 kind)
 
 static bool valid_what(u32 what)
 {
-	return what == JOURNAL_AGENT_TEXT || what == JOURNAL_AGENT_DATA;
+	return what >= JOURNAL_AGENT_TEXT && what < JOURNAL_WHATS;
 }
 
 /* One record's effect on the state; false when the record makes no sense. */
@@ -325,7 +325,7 @@ const struct journal_state *journal_state(const struct journal *j)
 static bool state_outstanding(const struct journal_state *s)
 {
 	return s->n_text || s->pending || s->mailbox || s->alloc[JOURNAL_AGENT_TEXT] ||
-	       s->alloc[JOURNAL_AGENT_DATA];
+	       s->alloc[JOURNAL_AGENT_DATA] || s->alloc[JOURNAL_LENT];
 }
 
 bool journal_outstanding(const struct journal *j)

@@ -46,7 +46,9 @@ struct journal_text {
 
 enum journal_what {
 	JOURNAL_AGENT_TEXT = 1,
-	JOURNAL_AGENT_DATA = 2
+	JOURNAL_AGENT_DATA = 2,
+	JOURNAL_LENT = 3, /* by the VMM, above the guest's RAM: by guest physical address */
+	JOURNAL_WHATS
 };
 
 /* What is outstanding. */
@@ -54,8 +56,8 @@ struct journal_state {
 	struct journal_ident ident;
 	struct journal_text *text; /* oldest first; undone ones are dropped */
 	size_t n_text;
-	u64 alloc[3]; /* by enum journal_what; 0 when not allocated */
-	u64 alloc_bytes[3];
+	u64 alloc[JOURNAL_WHATS]; /* by enum journal_what; 0 when not allocated */
+	u64 alloc_bytes[JOURNAL_WHATS];
 	u32 pending; /* enum journal_what of a borrowed call whose result is not journalled yet */
 	bool pending_free; /* it gives memory back; else it asks for some */
 	u64 pending_bytes;

@@ -13,11 +13,13 @@
  * spare_take - choose a place for the agent of @g->agent.text_bytes and data_bytes, and map its data
  *
  * Into entries of the kernel image's page table that are not present and far from the image: from not
- * present to present alone, which needs no flush on any CPU. Data comes writable and not executable. Safe while the guest runs: Linux maps nothing there after setup_arch()
- * (v6.1 arch/x86/mm/init_64.c cleanup_highmap()). In the journal first, as memory borrowed would be.
+ * present to present alone, which needs no flush on any CPU. Data comes writable and not executable. Safe while
+ * the guest runs: Linux maps nothing there after setup_arch() (v6.1 arch/x86/mm/init_64.c cleanup_highmap()). In
+ * the journal first, as memory borrowed would be; so is that the VMM lends it.
  *
  * Sets @g->agent.text and data. Return: 0; -ENOENT there is no such memory, or no room for it, and nothing
- * was changed: borrow from the guest; errors of the journal and of vm_write_phys(). Undo: spare_give_back().
+ * was changed in the guest: borrow from it; errors of the journal and of vm_write_phys(). Undo: spare_give_back(),
+ * then spare_return().
  */
 must_check int spare_take(struct guest *g, struct err *err);
 
@@ -39,6 +41,14 @@ bool spare_owns(u64 addr);
  * something else (guest.text_changed).
  */
 must_check int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err *err);
+
+/**
+ * spare_return - let the VMM take its memory back, once the agent is out of it
+ *
+ * Also what a daemon that died had lent. A VMM that is stopped keeps what we did not ask it for. Return: 0, also
+ * when there is none; errors of vm_spare_return() and of the journal.
+ */
+must_check int spare_return(struct guest *g, struct err *err);
 
 /** spare_unload - all of the agent, once nobody is in it. Return: 0; what quiesce_range(), spare_give_back() return */
 must_check int spare_unload(struct guest *g, struct err *err);

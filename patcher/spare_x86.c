@@ -9,10 +9,12 @@
  * arch/x86/include/asm/page_64_types.h KERNEL_IMAGE_SIZE): its first 512 MiB are the image's in either case.
  * Entries are of 2 MiB (Intel SDM vol. 3A, table 4-18).
  */
+#define LOG_PREFIX "spare"
 #include "patcher/spare.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "patcher/graph.h"
 #include "patcher/quiesce.h"
 
@@ -123,6 +125,43 @@ static int map(struct guest *g, u64 table, u64 from, u64 to, bool text, struct e
 	return rc;
 }
 
+/* The VMM's memory, from it if need be. -ENOENT: it has none for us, and says why in the log. */
+static int borrow(struct guest *g, struct vm_ram *ret, struct err *err)
+{
+	struct err why = { 0 };
+	gpa_t at;
+	int rc;
+
+	if (!vm_spare_offered(g->vm, &at))
+		return -ENOENT;
+	rc = journal_alloc(g->journal, JOURNAL_LENT, at.v, PAGE_SIZE, err);
+	fault_point("spare.lent_journalled");
+	if (rc)
+		return rc;
+	rc = vm_spare_borrow(g->vm, &why);
+	if (rc && why.code != ERR_VMM_GONE) {
+		log_warn("%s: %s; the guest is asked for memory", g->target, why.msg);
+		rc = journal_freed(g->journal, JOURNAL_LENT, err);
+		return rc ? rc : -ENOENT;
+	}
+	fault_point("spare.lent");
+	if (rc)
+		return err_set(err, rc, why.code, why.addr, "%s", why.msg);
+	return vm_spare(g->vm, ret) ? 0 : -ENOENT;
+}
+
+int spare_return(struct guest *g, struct err *err)
+{
+	bool noted = journal_state(g->journal)->alloc[JOURNAL_LENT];
+	struct vm_ram spare;
+	int rc = 0;
+
+	if (vm_spare(g->vm, &spare) && (noted || vm_state(g->vm) != VM_STOPPED))
+		rc = vm_spare_return(g->vm, err);
+	fault_point("spare.returned");
+	return rc || !noted ? rc : journal_freed(g->journal, JOURNAL_LENT, err);
+}
+
 int spare_take(struct guest *g, struct err *err)
 {
 	struct guest_agent *a = &g->agent;
@@ -130,10 +169,14 @@ int spare_take(struct guest *g, struct err *err)
 	struct vm_ram spare;
 	int rc;
 
-	if (!vm_spare(g->vm, &spare) || spare.base.v % LARGE || spare.len_bytes < n * LARGE ||
-	    n_text != 1 || !has_nx(g)) /* text is written in one piece */
+	if (n_text != 1 || !has_nx(g)) /* text is written in one piece */
 		return -ENOENT;
 	if (find_table(g, &table, err) || find_run(g, table, n, &first))
+		return -ENOENT;
+	rc = borrow(g, &spare, err);
+	if (rc)
+		return rc;
+	if (spare.base.v % LARGE || spare.len_bytes < n * LARGE)
 		return -ENOENT;
 	a->text = IMAGE_WINDOW + first * LARGE;
 	a->data = a->text + n_text * LARGE;

@@ -33,12 +33,22 @@ static void scratch_deinit(struct scratch *s)
 	free(s->text);
 }
 
+/* Touched here, so that no page of it is first touched while the guest waits. */
+static void *touched(size_t n, size_t size)
+{
+	void *p = calloc(n, size);
+
+	for (size_t off = 0; p && off < n * size; off += PAGE_SIZE)
+		((volatile u8 *)p)[off] = 0;
+	return p;
+}
+
 static int scratch_init(struct scratch *s, size_t n, struct err *err)
 {
-	s->addr = calloc(n, sizeof(*s->addr));
-	s->bytes = calloc(n, JOURNAL_TEXT_MAX);
-	s->ok = calloc(n, sizeof(*s->ok));
-	s->text = calloc(n, sizeof(*s->text));
+	s->addr = touched(n, sizeof(*s->addr));
+	s->bytes = touched(n, JOURNAL_TEXT_MAX);
+	s->ok = touched(n, sizeof(*s->ok));
+	s->text = touched(n, sizeof(*s->text));
 	if (s->addr && s->bytes && s->ok && s->text)
 		return 0;
 	return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to change %zu call sites", n);
@@ -257,20 +267,39 @@ static int change_in_window(struct guest *g, struct text_change *c, size_t n, st
 	return rc;
 }
 
+/*
+ * What a window with @n sites took, @work_ns of it for them: the rest is what it takes to stop and let go, which
+ * many sites share. Smoothed, so that one slow window does not make the next ones tiny.
+ */
+static void learn(struct guest *g, size_t n, u64 work_ns)
+{
+	struct vm_windows w;
+	double site = (double)work_ns / (double)n, rest;
+
+	vm_windows(g->vm, &w);
+	rest = w.last_ns > work_ns ? (double)(w.last_ns - work_ns) : 0;
+	/* of few sites most is what is done once: looking at locks, the first walk of the page table */
+	if (n >= BATCH_FIRST)
+		g->site_ns = g->site_ns > 0 ? (g->site_ns + site) * 0.5 : site;
+	g->window_ns = g->window_ns > 0 ? (g->window_ns + rest) * 0.5 : rest;
+}
+
 static int apply_batch(struct guest *g, struct text_change *c, size_t n, struct scratch *s,
 		       struct err *err)
 {
 	u64 deadline = monotonic_ns() + BUSY_TIMEOUT_NS;
-	struct vm_windows w;
 	struct err e = { 0 };
 	int rc, busy;
+	u64 work;
 
 	for (;;) {
 		rc = guest_pause(g, err);
 		if (rc)
 			return rc;
+		work = monotonic_ns();
 		busy = text_guest_busy(g, err);
 		rc = busy ? 0 : change_in_window(g, c, n, s, err);
+		work = monotonic_ns() - work;
 		if (vm_resume(g->vm, &e) && !rc)
 			return err_set(err, e.no, e.code, e.addr, "%s", e.msg);
 		if (busy < 0 || rc)
@@ -282,10 +311,23 @@ static int apply_batch(struct guest *g, struct text_change *c, size_t n, struct 
 				       "the guest held text_mutex or ftrace_lock for 2 s");
 		guest_sleep_ns(BUSY_RETRY_NS);
 	}
-	vm_windows(g->vm, &w);
-	/* smoothed, so that one slow window does not make the next ones tiny */
-	g->site_ns = g->site_ns * 0.5 + (double)w.last_ns / (double)n * 0.5;
+	learn(g, n, work);
 	return 0;
+}
+
+/*
+ * How many sites the next window has time for. Where stopping takes all of the limit by itself, small batches do not
+ * help: it would only be passed more often.
+ */
+static size_t batch_size(const struct guest *g, size_t left)
+{
+	double limit = (double)g->window_limit_ns;
+	double ns = MAX(limit * 0.6 - g->window_ns, limit * 0.1);
+	size_t n = BATCH_FIRST;
+
+	if (g->site_ns > 0 && ns > g->site_ns * BATCH_FIRST)
+		n = ns < g->site_ns * BATCH_MAX ? (size_t)(ns / g->site_ns) : BATCH_MAX;
+	return MIN(n, left);
 }
 
 int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err)
@@ -302,10 +344,7 @@ int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err
 		return rc;
 	}
 	while (!rc && done < n) {
-		batch = BATCH_FIRST;
-		if (g->site_ns > 0)
-			batch = (size_t)((double)g->window_limit_ns * 0.6 / g->site_ns);
-		batch = MIN(MAX(batch, (size_t)BATCH_FIRST), MIN(n - done, (size_t)BATCH_MAX));
+		batch = batch_size(g, n - done);
 		rc = apply_batch(g, c + done, batch, &s, err);
 		done += batch;
 		fault_point("text.between_batches");

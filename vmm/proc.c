@@ -257,28 +257,51 @@ int proc_run_ns(pid_t pid, pid_t tid, u64 *ret)
 	return number(&p, 10, " ", ret) ? 0 : -ENOTSUP;
 }
 
-int proc_count_fds(pid_t pid, const char *prefix)
+/* Where descriptor after descriptor leads that begins with @prefix; 0 when there is no more. */
+static int next_fd(DIR *d, const char *prefix, char *buf, size_t cap)
 {
-	_cleanup_closedir_ DIR *d = NULL;
 	struct dirent *e;
-	char path[64];
-	int n = 0;
 
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	d = opendir(path);
-	if (!d)
-		return proc_errno(errno);
 	while ((e = readdir(d))) {
-		char link[64];
-		ssize_t len = readlinkat(dirfd(d), e->d_name, link, sizeof(link) - 1);
+		ssize_t len = readlinkat(dirfd(d), e->d_name, buf, cap - 1);
 
 		if (len < 0)
 			continue;
-		link[len] = '\0';
-		if (strncmp(link, prefix, strlen(prefix)) == 0)
-			n++;
+		buf[len] = '\0';
+		if (strncmp(buf, prefix, strlen(prefix)) == 0)
+			return 1;
 	}
+	return 0;
+}
+
+static DIR *open_fds(pid_t pid)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	return opendir(path);
+}
+
+int proc_count_fds(pid_t pid, const char *prefix)
+{
+	_cleanup_closedir_ DIR *d = open_fds(pid);
+	char link[64];
+	int n = 0;
+
+	if (!d)
+		return proc_errno(errno);
+	while (next_fd(d, prefix, link, sizeof(link)))
+		n++;
 	return n;
+}
+
+int proc_find_fd(pid_t pid, const char *prefix, char *buf, size_t cap)
+{
+	_cleanup_closedir_ DIR *d = open_fds(pid);
+
+	if (!d)
+		return proc_errno(errno);
+	return next_fd(d, prefix, buf, cap) ? 0 : -ENOENT;
 }
 
 static bool same_file(const struct stat *st, const struct proc_map *map)
@@ -458,6 +481,20 @@ int proc_euid(pid_t pid, uid_t *uid_ret, gid_t *gid_ret)
 	*uid_ret = (uid_t)uid;
 	*gid_ret = (gid_t)gid;
 	return 0;
+}
+
+bool proc_blocks_signal(pid_t pid, int sig)
+{
+	char path[64];
+	char text[4096];
+	const char *p;
+	u64 mask;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	if (sig < 1 || sig > 64 || read_text(path, text, sizeof(text)) < 0)
+		return false;
+	p = status_field(text, "\nSigBlk:");
+	return p && number(&p, 16, "\n", &mask) && (mask >> (sig - 1) & 1);
 }
 
 pid_t proc_host_tid(pid_t pid, pid_t inner)

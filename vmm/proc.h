@@ -53,6 +53,12 @@ must_check int proc_run_ns(pid_t pid, pid_t tid, u64 *ret);
 /** proc_count_fds - descriptors of @pid whose link begins with @prefix; -EACCES, -ESRCH */
 must_check int proc_count_fds(pid_t pid, const char *prefix);
 
+/** proc_find_fd - what the first such descriptor links to. Return: 0; -ENOENT there is none; -EACCES, -ESRCH. */
+must_check int proc_find_fd(pid_t pid, const char *prefix, char *buf, size_t cap);
+
+/** proc_blocks_signal - does the process keep signal @sig for when it asks for it? false when it cannot be seen */
+bool proc_blocks_signal(pid_t pid, int sig);
+
 /**
  * proc_holds_peer - does @pid hold the other end of our connected unix socket @fd?
  *

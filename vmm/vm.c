@@ -19,6 +19,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#define TEXT_BATCH 4096 /* pieces of text that are handed to a backend at once */
+
 static const struct vm_ops *const backends[] = { &vm_ops_libvirt, &vm_ops_qemu, &vm_ops_pid };
 
 bool vm_alive(const struct vm *vm)
@@ -332,6 +334,7 @@ int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 		return err_set(err, -EALREADY, ERR_CONFLICT, 0, "a stop window is open already");
 	if (!vm_alive(vm))
 		return vm_gone(vm, err);
+	vm->window_write_ns = vm->window_write_n = 0;
 	vm->window_start_ns = monotonic_ns();
 	rc = vm->ops->pause(vm, timeout_ns, err);
 	if (rc == 0)
@@ -356,6 +359,9 @@ int vm_resume(struct vm *vm, struct err *err)
 	vm->windows.last_ns = ns;
 	vm->windows.total_ns += ns;
 	vm->windows.max_ns = MAX(vm->windows.max_ns, ns);
+	vm->windows.write_total_ns += vm->window_write_ns;
+	vm->windows.write_max_ns = MAX(vm->windows.write_max_ns, vm->window_write_ns);
+	vm->windows.write_max_n = MAX(vm->windows.write_max_n, vm->window_write_n);
 	return rc;
 }
 
@@ -381,66 +387,91 @@ bool vm_held(const struct vm *vm)
 	return vm->held;
 }
 
-/* Turns @text into pieces that lie in one page each; the window is open, so walks stay true. */
-static int to_physical(struct vm *vm, const struct vm_text *text, size_t n,
-		       struct vm_phys_text **ret, size_t *n_ret, struct err *err)
-{
-	/* a piece is at most 16 bytes and so meets at most two pages */
-	_cleanup_free_ struct vm_phys_text *out = calloc(n, 2 * sizeof(*out));
-	struct vm_mapping m = { 0 };
-	u64 page = 0; /* the one that @m is of: first byte */
-	size_t k = 0;
+/* Turns pieces of text into ones that lie in one page each. The window is open, so what was walked stays true. */
+struct translation {
+	struct vm_mapping m;
+	u64 page; /* first byte that @m is of; m.page_bytes 0: of none */
+};
 
-	if (!out)
+static int translate(struct vm *vm, struct translation *t, u64 at, u64 *gpa_ret, struct err *err)
+{
+	int rc = 0;
+
+	if (t->m.page_bytes == 0 || at - t->page >= t->m.page_bytes) {
+		rc = vm_walk(vm, gva(at), &t->m, err);
+		if (rc < 0)
+			return rc;
+		t->page = at & ~(t->m.page_bytes - 1);
+		t->m.gpa.v -= at - t->page;
+	}
+	*gpa_ret = t->m.gpa.v + (at - t->page);
+	if (!vm_mem_find(vm, *gpa_ret))
+		return err_set(err, -EFAULT, ERR_GUEST_MEMORY, at, "0x%llx is not in RAM",
+			       (unsigned long long)at);
+	return 0;
+}
+
+/* At most two pieces of each, as one is at most 16 bytes. */
+static int to_physical(struct vm *vm, struct translation *t, const struct vm_text *text,
+		       struct vm_phys_text *out, size_t *n_ret, struct err *err)
+{
+	u32 done = 0;
+	int rc;
+
+	if (text->len == 0 || text->len > sizeof(text->bytes))
+		return err_set(err, -EINVAL, ERR_NONE, text->addr.v, "a piece of text of %u bytes",
+			       text->len);
+	while (done < text->len) {
+		u64 at = text->addr.v + done;
+		u32 left = (u32)(PAGE_SIZE - (at & ~PAGE_MASK));
+		struct vm_phys_text *p = &out[*n_ret];
+
+		rc = translate(vm, t, at, &p->gpa, err);
+		if (rc < 0)
+			return rc;
+		p->len = MIN(text->len - done, left);
+		memcpy(p->bytes, text->bytes + done, p->len);
+		done += p->len;
+		(*n_ret)++;
+	}
+	return 0;
+}
+
+/* All is looked at before anything is written, but for what comes after TEXT_BATCH pieces. */
+static int write_text(struct vm *vm, const struct vm_text *text, size_t n, struct err *err)
+{
+	_cleanup_free_ struct vm_phys_text *phys =
+		malloc(MIN(n, (size_t)TEXT_BATCH) * 2 * sizeof(*phys));
+	struct translation t = { .page = 0 };
+	size_t k = 0;
+	int rc = 0;
+
+	if (!phys)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu pieces of text",
 			       n);
-	for (size_t i = 0; i < n; i++) {
-		u32 done = 0;
-
-		if (text[i].len == 0 || text[i].len > sizeof(text[i].bytes))
-			return err_set(err, -EINVAL, ERR_NONE, text[i].addr.v,
-				       "a piece of text of %u bytes", text[i].len);
-		while (done < text[i].len) {
-			u64 at = text[i].addr.v + done;
-			u32 left = (u32)(PAGE_SIZE - (at & ~PAGE_MASK));
-			int rc = 0;
-
-			if (m.page_bytes == 0 || at - page >= m.page_bytes) {
-				rc = vm_walk(vm, gva(at), &m, err);
-				page = at & ~(m.page_bytes - 1);
-				m.gpa.v -= at - page;
-			}
-			if (rc < 0)
-				return rc;
-			out[k].gpa = m.gpa.v + (at - page);
-			out[k].len = MIN(text[i].len - done, left);
-			memcpy(out[k].bytes, text[i].bytes + done, out[k].len);
-			done += out[k].len;
-			if (!vm_mem_find(vm, out[k].gpa))
-				return err_set(err, -EFAULT, ERR_GUEST_MEMORY, at,
-					       "0x%llx is not in RAM", (unsigned long long)at);
-			k++;
+	for (size_t i = 0; !rc && i < n; i++) {
+		rc = to_physical(vm, &t, &text[i], phys, &k, err);
+		if (!rc && ((i + 1) % TEXT_BATCH == 0 || i + 1 == n)) {
+			rc = vm->ops->write_text(vm, phys, k, err);
+			k = 0;
 		}
 	}
-	*ret = no_cleanup_ptr(out);
-	*n_ret = k;
-	return 0;
+	return rc;
 }
 
 int vm_write_text(struct vm *vm, const struct vm_text *text, size_t n, struct err *err)
 {
-	_cleanup_free_ struct vm_phys_text *phys = NULL;
-	size_t n_phys = 0;
+	u64 start = monotonic_ns();
 	int rc;
 
 	if (!vm->window_open)
 		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "no stop window is open");
 	if (n == 0)
 		return 0;
-	rc = to_physical(vm, text, n, &phys, &n_phys, err);
-	if (rc < 0)
-		return rc;
-	return vm->ops->write_text(vm, phys, n_phys, err);
+	rc = write_text(vm, text, n, err);
+	vm->window_write_ns += monotonic_ns() - start;
+	vm->window_write_n += n;
+	return rc;
 }
 
 void vm_windows(const struct vm *vm, struct vm_windows *ret)

@@ -47,6 +47,10 @@ struct vm_windows {
 	u64 last_ns;
 	u64 max_ns;
 	u64 total_ns;
+	/* of these, what was spent with writing text: vm_write_text() */
+	u64 write_max_ns; /* in one window */
+	u64 write_max_n; /* pieces, in one window */
+	u64 write_total_ns;
 };
 
 /* One piece of text to write. */
@@ -101,11 +105,32 @@ size_t vm_ram_count(const struct vm *vm);
 const struct vm_ram *vm_ram(const struct vm *vm, size_t i);
 
 /**
- * vm_spare - memory that the VMM keeps above RAM for us; the guest's firmware tables do not name it
+ * vm_spare - memory above RAM that the VMM has lent us; the guest's firmware tables do not name it
  *
- * By guest physical address; vm_read_phys() and the rest reach it. Return: false when there is none.
+ * By guest physical address; vm_read_phys() and the rest reach it. Return: false while none is lent.
  */
 bool vm_spare(const struct vm *vm, struct vm_ram *ret);
+
+/** vm_spare_offered - does the VMM have such memory, lent or not? Where it would be is in @ret. */
+bool vm_spare_offered(const struct vm *vm, gpa_t *ret);
+
+/**
+ * vm_spare_borrow - have it lent: the guest sees it from now on, all zeros
+ *
+ * Whoever lent it before us and died may have left something there. Context: no window open. Return: 0, also
+ * when it is lent already; -ENOENT the VMM has none, or is stopped; -ETIMEDOUT (vmm.timeout); -EACCES; -ESRCH.
+ * Undo: vm_spare_return().
+ */
+must_check int vm_spare_borrow(struct vm *vm, struct err *err);
+
+/**
+ * vm_spare_return - the guest sees it no more, and its bytes are gone
+ *
+ * Context: no window open; no entry of the guest's page tables, and no view, leads there. What its CPUs may have
+ * kept of such an entry goes with the VM's slot. Return: 0, also when it is not lent; -ETIMEDOUT (vmm.timeout),
+ * it may still be lent; -EACCES; -ESRCH.
+ */
+must_check int vm_spare_return(struct vm *vm, struct err *err);
 
 /**
  * vm_next_populated - the next run of RAM at or after @from that the host has allocated

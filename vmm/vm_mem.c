@@ -141,7 +141,23 @@ static void open_shared(struct vm *vm, struct ram_region *r, const struct proc_m
 	r->map = p;
 }
 
-int vm_mem_open(struct vm *vm, struct err *err)
+static int open_region(struct vm *vm, struct ram_region *r, const struct proc_maps *maps,
+		       struct err *err)
+{
+	bool one = false;
+	const struct proc_map *m = covering(maps, r->hva, r->ram.len_bytes, &one);
+
+	if (!m)
+		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, r->ram.base.v,
+			       "guest RAM at 0x%llx is not writable memory of process %d",
+			       (unsigned long long)r->ram.base.v, (int)vm->pid);
+	/* a private mapping of a file holds pages that the file does not */
+	if (one && m->shared)
+		open_shared(vm, r, m);
+	return 0;
+}
+
+static int open_from(struct vm *vm, size_t first, struct err *err)
 {
 	_cleanup_maps_ struct proc_maps maps = { 0 };
 	int rc = proc_maps_read(vm->pid, &maps);
@@ -155,35 +171,37 @@ int vm_mem_open(struct vm *vm, struct err *err)
 	if (vm->n_ram == 0)
 		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "process %d has no guest RAM",
 			       (int)vm->pid);
-	for (size_t i = 0; i < vm->n_ram; i++) {
-		struct ram_region *r = &vm->ram[i];
-		bool one = false;
-		const struct proc_map *m = covering(&maps, r->hva, r->ram.len_bytes, &one);
+	for (size_t i = first; !rc && i < vm->n_ram; i++)
+		rc = open_region(vm, &vm->ram[i], &maps, err);
+	return rc;
+}
 
-		if (!m)
-			return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, r->ram.base.v,
-				       "guest RAM at 0x%llx is not writable memory of process %d",
-				       (unsigned long long)r->ram.base.v, (int)vm->pid);
-		/* a private mapping of a file holds pages that the file does not */
-		if (one && m->shared)
-			open_shared(vm, r, m);
-	}
-	return 0;
+int vm_mem_open(struct vm *vm, struct err *err)
+{
+	return open_from(vm, 0, err);
+}
+
+int vm_mem_open_last(struct vm *vm, struct err *err)
+{
+	return open_from(vm, vm->n_ram - 1, err);
+}
+
+void vm_mem_drop_last(struct vm *vm)
+{
+	struct ram_region *r = &vm->ram[--vm->n_ram];
+
+	if (r->map)
+		munmap(r->map, r->ram.len_bytes);
+	if (r->fd >= 0)
+		close(r->fd);
+	/* translations are looked at again when they are used; the region, where they lead, is not */
+	memset(vm->tlb, 0, sizeof(vm->tlb));
 }
 
 void vm_mem_close(struct vm *vm)
 {
-	for (size_t i = 0; i < vm->n_ram; i++) {
-		struct ram_region *r = &vm->ram[i];
-
-		if (r->map)
-			munmap(r->map, r->ram.len_bytes);
-		if (r->fd >= 0)
-			close(r->fd);
-		r->map = NULL;
-		r->fd = -1;
-	}
-	vm->n_ram = 0;
+	while (vm->n_ram)
+		vm_mem_drop_last(vm);
 }
 
 /* pread()/pwrite() until done. @n 0 at once: the address space is gone. */

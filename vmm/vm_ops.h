@@ -58,10 +58,12 @@ struct vm {
 	struct vm_tlb tlb[VM_TLB_SLOTS];
 	struct vm_windows windows;
 	u64 window_start_ns; /* set by the pause hook just before the first vCPU is asked to stop */
+	u64 window_write_ns, window_write_n; /* of the window that is open: for writing text */
 	u64 window_end_ns; /* may be set by the resume hook; else its return counts */
 	bool window_open;
 	bool held; /* it stays open until vm_release() */
 	bool has_spare; /* the last of ram[] is no RAM, but vm_spare() */
+	u64 spare_gpa; /* where it is, or would be; 0: the VMM has none */
 	void *priv; /* the backend's */
 };
 
@@ -110,12 +112,16 @@ int vm_open_process(struct vm *vm, pid_t pid, struct err *err);
 /* spare.c */
 
 #define SPARE_MAP_PREFIX "/memfd:hvftrace-spare@"
+#define SPARE_SIGNAL     SIGRTMIN /* as machine/spare.h has it, and its value: */
+#define SPARE_TAKE_BACK  0
+#define SPARE_LEND       1
 
 /** spare_is_map - is a mapping with this path memory for us, and not guest RAM? */
 bool spare_is_map(const char *path);
 
-/** spare_find - after the layout of RAM is known, before vm_mem_open(): is there memory for us? */
+/** spare_find - after the layout of RAM is known, before vm_mem_open(): is there memory for us, is it lent? */
 void spare_find(struct vm *vm);
+
 /* confidential.c */
 
 /**
@@ -142,6 +148,10 @@ int vm_mem_add(struct vm *vm, gpa_t base, u64 len, u64 hva, struct err *err);
  */
 int vm_mem_open(struct vm *vm, struct err *err);
 void vm_mem_close(struct vm *vm);
+
+/** vm_mem_open_last / vm_mem_drop_last - as vm_mem_open() for the last region alone; it goes away again */
+must_check int vm_mem_open_last(struct vm *vm, struct err *err);
+void vm_mem_drop_last(struct vm *vm);
 
 /** vm_mem_write_text - vm_phys_text by host address, in large batches; for ops->write_text */
 int vm_mem_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err);

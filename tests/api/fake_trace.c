@@ -340,8 +340,13 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	if (r == 0) {
 		g->has_trace = g->agent_loaded = true;
 		g->n_armed = t->info.n_functions;
-		g->windows = (struct vm_windows){ g->windows.count + 1, 2500000, 3000000,
-						  g->windows.total_ns + 2500000 };
+		g->windows =
+			(struct vm_windows){ .count = g->windows.count + 1,
+					     .last_ns = 2500000,
+					     .max_ns = 3000000,
+					     .total_ns = g->windows.total_ns + 2500000,
+					     .write_max_ns = 200000,
+					     .write_total_ns = g->windows.write_total_ns + 200000 };
 	}
 	guest_unlock(g);
 	if (r < 0) {

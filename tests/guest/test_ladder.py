@@ -7,11 +7,12 @@ tests/guest/ladder.
 
 import contextlib
 import pathlib
+import shutil
 import subprocess
 import tempfile
 
 from daemon import binary
-from guest import TOP, die_with_parent
+from guest import TOP, Skip, die_with_parent
 from small import need_kvm
 from testlib import main
 
@@ -22,14 +23,14 @@ FUNCTIONS = {"outer", "local_leaf", "soft"}
 
 
 @contextlib.contextmanager
-def booted(*flags):
+def booted(*flags, cc="gcc"):
     """A guest that runs: (its kernel's path, its VMM's process id)."""
     with tempfile.TemporaryDirectory(prefix="hvf-ladder-") as folder:
         kernel = pathlib.Path(folder) / "kernel"
         common = ["-std=gnu11", "-O1", "-ffreestanding", "-fno-pic", "-mcmodel=kernel", "-mno-red-zone",
                   "-mgeneral-regs-only", "-fno-stack-protector", "-fno-asynchronous-unwind-tables",
                   "-fcf-protection=none", f"-I{TOP}"]
-        subprocess.run(["gcc", *common, *flags, "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none",
+        subprocess.run([cc, *common, *flags, "-nostdlib", "-static", "-no-pie", "-Wl,--build-id=none",
                         "-Wl,-z,max-page-size=4096", "-Wl,--no-warn-rwx-segments",
                         f"-Wl,-T,{FOLDER}/kernel.lds", "-o", kernel, FOLDER / "head.S", FOLDER / "body.c",
                         FOLDER / "strong.c"], check=True)
@@ -48,12 +49,12 @@ def symbols(kernel):
     return {name: int(addr, 16) for addr, _, name in (line.split() for line in out.splitlines())}
 
 
-def climb(*flags):
+def climb(*flags, how=(), cc="gcc"):
     """One rung: {"source": ..., "armed": {...}, "refused": {...}, "weak": n, "calls": {...}}."""
     need_kvm()
-    with booted(*flags) as (kernel, vmm):
+    with booted(*flags, cc=cc) as (kernel, vmm):
         syms = symbols(kernel)
-        p = subprocess.run([binary("ladder"), str(vmm.pid), kernel, hex(syms["rounds"])],
+        p = subprocess.run([binary("ladder"), str(vmm.pid), kernel, hex(syms["rounds"]), *how],
                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=280)
         assert p.returncode == 0, p.stderr + (vmm.stderr.read() if vmm.poll() is not None else "")
         got = {"armed": set(), "refused": set(), "weak": 0, "calls": {}}
@@ -71,7 +72,7 @@ def climb(*flags):
             else:
                 got[word] = " ".join(rest)
         assert vmm.poll() is None, f"the guest died: {vmm.stderr.read()}"
-    print(" ".join(flags), got)
+    print(" ".join((*flags, *how)), got)
     return got
 
 
@@ -107,13 +108,53 @@ def test_several_nops_are_refused():
     got = climb("-fpatchable-function-entry=5")
     assert got["source"] == "patchable" and not got["armed"] and not got["calls"], got
     # it has no exceptions: run() and the stubs' file aside, all functions
-    assert got["refused"] == FUNCTIONS | {"run"}, got
+    assert got["refused"] == FUNCTIONS | {"run", "guest_tracer"}, got
+
+
+def test_one_nop_of_a_patchable_entry():
+    """clang -fpatchable-function-entry=5: one instruction, so it may be armed; run() and the stubs, too."""
+    if not shutil.which("clang"):
+        raise Skip("no clang")
+    got = climb("-fpatchable-function-entry=5", "-Wno-unknown-attributes", cc="clang")
+    assert got["source"] == "patchable" and not got["refused"], got
+    assert got["armed"] == FUNCTIONS | {"run", "guest_tracer"}, got
+    check_calls(got)
 
 
 def test_mcount_behind_the_prologue_is_refused():
     """-pg alone: the caller is not where the agent looks for it."""
     got = climb("-pg", "-fno-omit-frame-pointer")
     assert got["source"] == "recorded prologue" and got["refused"] == FUNCTIONS and not got["calls"], got
+
+
+def check_calls(got):
+    assert set(got["calls"]) == CALLS, got
+    counts = sorted(got["calls"].values())
+    assert counts[0] >= 18 and counts[-1] - counts[0] <= 2, got
+
+
+def test_static_mcount():
+    """-pg alone: the body of mcount is turned into our caller; selfpc and frompc are sites and callers."""
+    got = climb("-pg", "-fno-omit-frame-pointer", how=("mcount",))
+    assert got["armed"] == {"mcount"} and got["refused"] == FUNCTIONS, got
+    check_calls(got)
+    assert got["restored"] == 1, got
+
+
+def test_static_mcount_that_the_guest_uses():
+    """ftrace_trace_function is not ftrace_stub: the guest's own tracer is left alone."""
+    got = climb("-pg", "-fno-omit-frame-pointer", "-DGUEST_TRACES", how=("mcount",))
+    assert not got["armed"] and got["refused"] == FUNCTIONS | {"mcount"} and not got["calls"], got
+
+
+def test_out_of_reach():
+    """An agent 4 GiB away from the sites: each calls a veneer in padding, which goes on to it."""
+    got = climb("-pg", "-mfentry", "-mrecord-mcount", "-mnop-mcount", how=("far",))
+    assert "veneer" in got, got
+    check_traced(got, "mcount_loc", 1)
+    got = climb("-pg", "-fno-omit-frame-pointer", how=("far", "mcount"))
+    assert "veneer" in got and got["armed"] == {"mcount"}, got
+    check_calls(got)
 
 
 if __name__ == "__main__":

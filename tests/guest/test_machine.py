@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own VMM, with kernels of a few instructions: how a guest starts, ends, and fails, each in one line."""
 
+import ctypes
 import fcntl
+import json
 import os
 import pathlib
 import re
@@ -19,7 +21,7 @@ from guest import TOP, Skip, die_with_parent, wait_for
 from small import Control, need_kvm
 from testlib import main
 
-PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES = range(1, 12)
+PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES, ABOVE = range(1, 13)
 
 
 class Bare:
@@ -234,6 +236,83 @@ def test_lives():
             assert files < 40, files
 
 
+def order(p, value):
+    """As whoever traces the guest asks for memory above its RAM (1), or gives it back (0)."""
+    sigval = ctypes.c_void_p(value)
+    assert ctypes.CDLL(None, use_errno=True).sigqueue(p.pid, signal.SIGRTMIN, sigval) == 0
+
+
+def spare_maps(pid):
+    return [l for l in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if "hvftrace-spare" in l]
+
+
+def test_memory_that_is_lent():
+    """Memory above RAM: there for the guest only while it is lent, and new each time; also after a reset."""
+    need_kvm()
+    with Bare(ABOVE) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--memory", "16M", "--input",
+                              f"{g.dir.name}/input", "--control", f"{g.dir.name}/control"],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             preexec_fn=die_with_parent)
+        with p:
+            c = Control(f"{g.dir.name}/control")
+            keyboard = socket.socket(socket.AF_UNIX)
+            keyboard.connect(f"{g.dir.name}/input")
+
+            def say(what, expect):
+                keyboard.sendall(what)
+                assert p.stdout.read(len(expect)) == expect, what
+
+            def lend(value):
+                order(p, value)
+                want = "ok 0+1000000" + " 100000000+a000000" * value
+                wait_for(f"slots are {want}", lambda: c.ask("slots") == want)
+                assert len(spare_maps(p.pid)) == value
+
+            assert c.ask("slots") == "ok 0+1000000" and not spare_maps(p.pid)
+            say(b"lsl", b"nn")
+            for _ in range(3):
+                lend(1)
+                say(b"lsl", b"05")
+                lend(1)
+                say(b"l", b"5")
+                lend(0)
+                say(b"lsl", b"nn")
+            lend(1)
+            say(b"sl", b"5")
+            assert c.ask("reset") == "ok"
+            assert c.event().endswith("life 2")
+            say(b"l", b"0")
+            lend(0)
+            say(b"l", b"n")
+            # without a value nobody knows what is wanted
+            os.kill(p.pid, signal.SIGRTMIN)
+            assert c.ask("slots") == "ok 0+1000000"
+            keyboard.sendall(b"q")
+            assert p.wait(timeout=20) == 9
+
+
+def test_what_waits_is_lent_memory():
+    """Whoever waits to be started is traced from boot: it is lent from the start."""
+    need_kvm()
+    with Bare(LOOPS) as g:
+        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--wait", "--no-reboot",
+                              "--control", f"{g.dir.name}/control"], stdin=subprocess.DEVNULL,
+                             preexec_fn=die_with_parent)
+        with p:
+            wait_for("it waits", lambda: ") T " in pathlib.Path(f"/proc/{p.pid}/stat").read_text())
+            assert len(spare_maps(p.pid)) == 1
+            p.send_signal(signal.SIGCONT)
+            c = Control(f"{g.dir.name}/control")
+            wait_for("it answers", lambda: "100000000+a000000" in c.ask("slots"))
+            # a guest that is not reset may change the slots of its own VM, and of none else
+            order(p, 0)
+            wait_for("it is back", lambda: "a000000" not in c.ask("slots"))
+            assert not spare_maps(p.pid)
+            assert c.ask("end") == "ok"
+            assert p.wait(timeout=20) == 0
+
+
 def test_control_ends_it():
     need_kvm()
     with Bare(LOOPS) as g:
@@ -370,6 +449,38 @@ def test_no_permission_for_kvm():
         raise Skip(f"the build is not for everybody: {e}") from e
     assert (p.returncode, p.stderr) == (1, "hvftrace-vmm: no permission to use /dev/kvm: "
                                            "join the group that owns it, often kvm\n"), p
+
+
+def in_a_host(prepare, *args, user=None):
+    """Runs a program where /dev is what the shell commands make of an empty one, in a mount namespace."""
+    drop = f"setpriv --reuid {user} --regid {user} --clear-groups " if user else ""
+    script = f'set -e; mount -t tmpfs -o mode=755 none /dev; {prepare}; exec {drop}"$@"'
+    return subprocess.run(["unshare", "-m", "--propagation", "private", "sh", "-c", script, "sh", *args],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=60)
+
+
+def test_a_kvm_that_cannot_be_opened():
+    """One line that says why and what to do; auto takes QEMU TCG then, and says so."""
+    if os.geteuid():
+        raise Skip("needs root, for a /dev of its own")
+    if in_a_host("true", "true").returncode:
+        raise Skip("no mount namespaces here")
+    nobody = 65534
+    for prepare, user, line, auto in (
+            ("true", None, "no KVM on this host (/dev/kvm: No such file or directory): load kvm_intel or "
+             "kvm_amd, or let the firmware turn virtualisation on", "No such file or directory"),
+            ("mknod -m 600 /dev/kvm c 10 232", nobody,
+             "no permission to use /dev/kvm: join the group that owns it, often kvm", "Permission denied"),
+            ("mknod -m 666 /dev/kvm c 1 3", None, "KVM's API is not version 12", "KVM here makes no guest")):
+        p = in_a_host(prepare, binary("hvftrace-vmm"), "--kernel", "/proc/self/exe", user=user)
+        if user and "Permission denied" in p.stderr and "hvftrace-vmm:" not in p.stderr:
+            continue  # the build is not for everybody
+        assert (p.returncode, p.stderr) == (1, f"hvftrace-vmm: {line}\n"), p
+        p = in_a_host(prepare, binary("hvftrace"), "--json", "doctor", user=user)
+        kvm = next(c for c in json.loads(p.stdout)["checks"] if c["name"] == "kvm")
+        assert kvm["status"] == "warn" and auto in kvm["detail"], kvm
+        assert kvm["detail"].endswith("using QEMU TCG"), kvm
 
 
 def test_what_cannot_be_started():

@@ -128,9 +128,10 @@ def check_overlay(g, disk):
 
 
 def check_control(control):
-    words = control.ask("status").split()
-    status = dict(zip(words[1::2], words[2::2]))
-    print(control.ask("status"))
+    said = control.ask("status")
+    print(said)
+    words = [w for w in said.split()[1:] if w != "net0"]
+    status = dict(zip(words[::2], words[1::2]))
     return status
 
 

@@ -2,13 +2,17 @@
 """A real Linux in our own VMM on KVM: started by the command, traced, given back, shut down."""
 
 import collections
+import pathlib
+import re
+import subprocess
 import tempfile
 import time
 
-from daemon import Daemon, Problem
+from daemon import Daemon, Problem, binary
 from guest import Skip
 from small import Control, RunGuest, SmallGuest
 from testlib import LONG, main
+from ways import SmallWay, check_kill9
 
 CALLS = 40
 OPEN = "__x64_sys_open"
@@ -63,13 +67,27 @@ def check_everything(d, g):
         before = d.get("/v1/guests/small")["windows"]
         t = d.trace("small", [], tracer=tracer)["id"]
         after = d.get("/v1/guests/small")["windows"]
-        n, ns = (after[k] - before[k] for k in ("count", "total_ns"))
-        print(f"{tracer}: armed in {n} stop windows, {ns / 1e6:.1f} ms together")
+        n, ns, wrote = (after[k] - before[k] for k in ("count", "total_ns", "write_total_ns"))
+        print(f"{tracer}: armed in {n} stop windows, {ns / 1e6:.1f} ms together, "
+              f"{wrote / 1e6:.2f} ms of it for writing")
         g.do("open 5")
         d.stop_trace(t)
         info = d.trace_info(t)
         print(f"{tracer}: {info['functions']} functions, {info['records']} records, {info['lost']} lost")
         assert info["functions"] > 10000 and info["records"] > 100, info
+
+
+def check_writing(g):
+    """All sites of the kernel in one stop window: so long takes writing, stopping and verifying aside."""
+    with tempfile.TemporaryDirectory(prefix="hvf-state-") as state:
+        p = subprocess.run([binary("attach_cycle"), g.target, state, "*", "2", "100", "2000"],
+                           capture_output=True, text=True, timeout=120, check=False)
+    assert p.returncode == 0, p.stdout + p.stderr
+    n, ms = re.findall(r"at most (\d+) pieces written in one, ([0-9.]+) ms", p.stdout)[-1]
+    armed = re.findall(r"armed (\d+) in", p.stdout)[-1]
+    print(f"{n} sites written in one stop window, in {ms} ms")
+    assert n == armed and int(n) > 10000, p.stdout
+    assert float(ms) <= 5, p.stdout
 
 
 def make_disk():
@@ -86,11 +104,42 @@ def check_disk(g, disk):
     assert disk.read(14) == b"from the guest", "written and synced, but not there"
 
 
+def check_untouched(g, before):
+    after = g.kernel_text()
+    changed = [hex(g.symbols["_text"] + i) for i in range(len(before)) if before[i] != after[i]]
+    assert not changed, f"{len(changed)} bytes of kernel text differ: {changed[:10]}"
+    g.assert_given_back()
+
+
+# where the VMM's memory is lent, mapped, and given back; what is in the guest when one dies there
+FAULTS = ("spare.lent_journalled", "spare.lent", "spare.journalled", "spare.mapped", "agent.written",
+          "arm.done", "agent.freed:1", "agent.freed:2", "spare.returned")
+
+
+def check_faults(g, before):
+    """Killed while memory is lent, or given back: the next one takes everything away, the VM's slot too."""
+    with tempfile.TemporaryDirectory(prefix="hvf-state-") as state:
+        for point in FAULTS if LONG else FAULTS[1::6]:
+            p = subprocess.run([binary("attach_cycle_faults"), g.target, state, OPEN, "1", "100"],
+                               env={"HVF_FAULT": point}, capture_output=True, text=True, timeout=120,
+                               check=False)
+            assert p.returncode == -9, f"{point} is not hit: {p.stdout}{p.stderr}"
+            lent = g.is_lent()
+            p = subprocess.run([binary("attach_cycle_faults"), "--recover", state], capture_output=True,
+                               text=True, timeout=120, check=False)
+            assert p.returncode == 0, f"after {point}: {p.stdout}{p.stderr}"
+            assert not list(pathlib.Path(state).glob("*.journal")), f"after {point}"
+            check_untouched(g, before)
+            assert g.do("open 5").count("HVF-DONE") == 1
+            print(f"killed at {point}: memory {'was' if lent else 'was not'} lent, recovered")
+
+
 def test_run_trace_and_shut_down():
     with make_disk() as disk, Daemon() as d, RunGuest(d, "small", extra=("--disk", disk.name)) as g:
         print(f"up and attached after {g.boot_seconds:.1f} s")
         g.wait_ready()
         before = g.kernel_text()
+        g.assert_given_back()
         info = d.get("/v1/guests/small")
         assert info["target"] == g.target and info["vcpus"] == g.cpus, info
         check_function(d, g)
@@ -99,10 +148,13 @@ def test_run_trace_and_shut_down():
         w = d.get("/v1/guests/small")["windows"]
         print(f"{w['count']} stop windows, {w['total_ns'] / w['count'] / 1e6:.2f} ms each, "
               f"{w['max_ns'] / 1e6:.2f} ms the longest")
+        assert len(g.agent_entries()) >= 2 and len(g.slots()) == 2 and g.is_lent(), g.slots()
         d.delete("/v1/guests/small")
-        after = g.kernel_text()
-        changed = [hex(g.symbols["_text"] + i) for i in range(len(before)) if before[i] != after[i]]
-        assert not changed, f"{len(changed)} bytes of kernel text differ: {changed[:10]}"
+        check_untouched(g, before)
+        check_writing(g)
+        check_untouched(g, before)
+        check_faults(g, before)
+        check_kill9(SmallWay(g), ("function", "function_graph") if LONG else ("function_graph",))
         check_disk(g, disk)
         g.assert_no_warnings()
         g.type("reset")

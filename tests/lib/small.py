@@ -13,6 +13,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -26,7 +27,8 @@ EMULATED = ("lpj=1000000 no_timer_check noxsave rodata=off "
             "clearcpuid=cx16,smap,popcnt,rdtscp,erms,fsrm,invpcid "
             "initcall_blacklist=trace_eval_init,blake2s_mod_init,ftrace_check_for_weak_functions,"
             "slab_sysfs_init,kfunc_init,bpf_key_sig_kfuncs_init,bpf_prog_test_run_init,tracer_init_tracefs,"
-            "param_sysfs_init,serial_pci_driver_init,exar_pci_driver_init")
+            "param_sysfs_init,serial_pci_driver_init,exar_pci_driver_init,lpss8250_pci_driver_init,"
+            "mid8250_pci_driver_init,pericom8250_pci_driver_init")
 
 
 def small_kernel(devices=False):
@@ -245,6 +247,26 @@ class SmallGuest:
     def kernel_text(self):
         start, end = self.symbols["_text"], self.symbols["_etext"]
         return self.read_kernel(start, (end - start + 4095) & ~4095)
+
+    def agent_entries(self):
+        """Entries of the kernel image's page table, below its 512 MiB, that map what is no RAM."""
+        table = struct.unpack("<256Q", self.read_kernel(self.symbols["level2_kernel_pgt"], 2048))
+        return [e for e in table if e & 1 and e & 0x000ffffffffff000 >= self.mem << 20]
+
+    def slots(self):
+        """What the VMM says that it has given the VM as memory: {guest physical address: bytes}."""
+        words = Control(self.control_path).ask("slots").split()
+        assert words[0] == "ok", words
+        return {int(at, 16): int(size, 16) for at, size in (w.split("+") for w in words[1:])}
+
+    def is_lent(self):
+        """Does the VMM map the memory above RAM? By the process alone."""
+        return "hvftrace-spare" in pathlib.Path(f"/proc/{self.pid}/maps").read_text()
+
+    def assert_given_back(self):
+        """Nothing of the agent's is left: no entry of the page table, no slot of the VM, no mapping."""
+        assert not self.agent_entries(), [hex(e) for e in self.agent_entries()]
+        assert self.slots() == {0: self.mem << 20} and not self.is_lent(), self.slots()
 
     def assert_no_warnings(self):
         bad = [l for l in self.console().splitlines() if TROUBLE.search(l)]

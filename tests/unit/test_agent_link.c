@@ -86,6 +86,12 @@ static void symbols_are_what_they_say(void **state)
 	assert_true(b->function_full_call > b->function_trace_call);
 	assert_true(b->graph_full_caller > b->ftrace_graph_caller);
 	assert_true(b->graph_full_caller < b->text_bytes && b->function_full_call < b->text_bytes);
+	/* a static mcount's: one aligned word, to the stub at rest */
+	assert_int_equal(b->text[b->mcount_call], 0xe9);
+	memcpy(&rel, b->text + b->mcount_call + 1, 4);
+	assert_int_equal((int)b->mcount_call + 5 + rel, b->ftrace_stub);
+	assert_true(b->mcount_call % 8 <= 3 && b->mcount_caller == b->mcount_call);
+	assert_true(b->mcount_trace_call > b->mcount_call && b->mcount_trace_call < b->text_bytes);
 }
 
 /*

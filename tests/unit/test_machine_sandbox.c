@@ -20,7 +20,10 @@
 
 #include <cmocka.h>
 
-static const struct sandbox least, most = { .reboot = true, .net = true, .vsock = true };
+#define VM 7 /* a descriptor that is not open */
+
+static const struct sandbox least = { .vm = VM },
+			    most = { .vm = VM, .reboot = true, .net = true, .vsock = true };
 
 /* Wait status of a child that is confined and then does @what. */
 static int child(void (*what)(void), const struct sandbox *s)
@@ -134,6 +137,32 @@ static void make_vm(void)
 	(void)ioctl(0, KVM_CREATE_VM, 0);
 }
 
+static void change_slots(void)
+{
+	(void)ioctl(VM, KVM_SET_USER_MEMORY_REGION, NULL);
+}
+
+static void change_anothers_slots(void)
+{
+	(void)ioctl(VM + 1, KVM_SET_USER_MEMORY_REGION, NULL);
+}
+
+/* Where the VM is made once, its memory alone is changed. */
+static void test_slots_of_its_own(void **state)
+{
+	int status = child(change_slots, &least);
+
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip();
+#endif
+	assert_true(WIFEXITED(status));
+	status = child(change_anothers_slots, &least);
+	assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+	status = child(change_anothers_slots, &most);
+	assert_true(WIFEXITED(status));
+}
+
 /* What only some guests need, only those get. */
 static void test_each_device_its_own(void **state)
 {
@@ -163,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_guest_goes_on),
 		cmocka_unit_test(test_rest_is_refused),
 		cmocka_unit_test(test_each_device_its_own),
+		cmocka_unit_test(test_slots_of_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

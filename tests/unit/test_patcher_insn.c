@@ -14,9 +14,11 @@ static void one_nop_is_accepted(void **state)
 {
 	static const u8 today[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	static const u8 old[] = { 0x66, 0x66, 0x66, 0x66, 0x90 };
+	static const u8 clang[] = { 0x0f, 0x1f, 0x44, 0x00, 0x08 };
 
 	(void)state;
 	assert_true(insn_is_site_nop(today));
+	assert_true(insn_is_site_nop(clang));
 	assert_true(insn_is_site_nop(old));
 }
 
@@ -60,12 +62,54 @@ static void calls_round_trip_within_reach(void **state)
 	assert_int_equal(insn_make_call(ip, ip + 5 - 0x80000001ull, bytes), -ERANGE);
 }
 
+static void veneers_reach_everything(void **state)
+{
+	u8 bytes[INSN_VENEER_SIZE];
+	u64 target;
+
+	(void)state;
+	insn_make_veneer(0x123456789abcdef0, bytes);
+	/* ff /4, mod 00, rm 101: by the 8 bytes right behind it */
+	assert_memory_equal(bytes, "\xff\x25\0\0\0\0", 6);
+	memcpy(&target, bytes + 6, sizeof(target));
+	assert_true(target == 0x123456789abcdef0);
+}
+
+static void a_jump_replaces_one_instruction(void **state)
+{
+	static const struct {
+		u8 code[16];
+		bool takes;
+		size_t off;
+	} c[] = {
+		/* cmpq $imm32, disp32(%rip): v6.1 arch/x86/kernel/ftrace_64.S without dynamic ftrace */
+		{ { 0x48, 0x81, 0x3d, 1, 2, 3, 4, 5, 6, 7, 8, 0x75, 1, 0xc3 }, true, 0 },
+		{ { 0xf3, 0x0f, 0x1e, 0xfa, 0x48, 0x81, 0x3d, 1, 2, 3, 4, 5, 6, 7, 8 }, true, 4 },
+		{ { 0x0f, 0x1f, 0x44, 0, 0, 0xc3 }, true, 0 },
+		{ { 0xc3, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc }, false, 0 }, /* ret alone */
+		{ { 0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3 }, false, 0 }, /* a prologue */
+		{ { 0xf3, 0x0f, 0x1e, 0xfa, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc }, false, 4 },
+		{ { 0x06, 0x06, 0x06, 0x06, 0x06 }, false, 0 }, /* no instruction */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(c); i++) {
+		size_t off = 0;
+
+		assert_int_equal(insn_takes_jump(c[i].code, sizeof(c[i].code), &off), c[i].takes);
+		if (c[i].takes)
+			assert_int_equal(off, c[i].off);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_nop_is_accepted),
 		cmocka_unit_test(everything_else_is_refused),
 		cmocka_unit_test(calls_round_trip_within_reach),
+		cmocka_unit_test(veneers_reach_everything),
+		cmocka_unit_test(a_jump_replaces_one_instruction),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

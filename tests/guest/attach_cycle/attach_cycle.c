@@ -3,7 +3,7 @@
  * The engine without daemon and HTTP: attach, arm, follow returns, count records, disarm, detach, on a
  * guest that the caller started. Small enough to run under ASan, and to be killed at any fault point.
  *
- *	attach_cycle TARGET STATE-DIR [GLOB [CYCLES [MILLISECONDS]]]
+ *	attach_cycle TARGET STATE-DIR [GLOB [CYCLES [MILLISECONDS [WINDOW-MILLISECONDS]]]]
  *	attach_cycle --recover STATE-DIR
  */
 #include "base/cleanup.h"
@@ -96,12 +96,14 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 	guest_unlock(g);
 	guest_info(g, &info);
 	guest_lock(g);
-	printf(", %llu records, %llu refused, restored %llu sites and %llu returns (%llu left) in %.1f ms, lend %.0f ms, windows %llu max %.1f ms total %.1f ms\n",
+	printf(", %llu records, %llu refused, restored %llu sites and %llu returns (%llu left) in %.1f ms, lend %.0f ms, windows %llu max %.1f ms total %.1f ms, at most %llu pieces written in one, %.3f ms\n",
 	       (unsigned long long)reserved, (unsigned long long)lost,
 	       (unsigned long long)r.sites_restored, (unsigned long long)r.returns_restored,
 	       (unsigned long long)r.returns_left, (double)(monotonic_ns() - start) / 1e6,
 	       (double)info.lend_ns / 1e6, (unsigned long long)info.windows.count,
-	       (double)info.windows.max_ns / 1e6, (double)info.windows.total_ns / 1e6);
+	       (double)info.windows.max_ns / 1e6, (double)info.windows.total_ns / 1e6,
+	       (unsigned long long)info.windows.write_max_n,
+	       (double)info.windows.write_max_ns / 1e6);
 	return rc;
 }
 
@@ -119,9 +121,10 @@ int main(int argc, char **argv)
 	size_t n;
 	int rc = 0;
 
+	opts.window_limit_ns = argc > 6 ? (u64)atoll(argv[6]) * NSEC_PER_MSEC : 0;
 	if (argc < 3) {
-		fprintf(stderr,
-			"usage: attach_cycle TARGET STATE-DIR [GLOB [CYCLES [MILLISECONDS]]]\n");
+		fprintf(stderr, "usage: attach_cycle TARGET STATE-DIR [GLOB [CYCLES [MILLISECONDS "
+				"[WINDOW-MILLISECONDS]]]]\n");
 		return 2;
 	}
 	if (!strcmp(argv[1], "--recover")) {

@@ -179,6 +179,42 @@ bad:	leave 1
 changed: .byte 0x55
 	.text
 
+#elif CASE == 12 /* what is at 4 GiB: l says it (0, 5 for what s stores, else n), q quits */
+	movabs $0x100000083, %rax
+	mov %rax, above(%rip)
+	lea above + 3(%rip), %rax
+	mov 0x9000, %rbx
+	and $-4096, %rbx
+	mov %rax, 32(%rbx)
+	movabs $0x100000000, %rbx
+1:	mov $(COM1 + 5), %edx
+	in %dx, %al
+	test $1, %al
+	jz 1b
+	mov $COM1, %edx
+	in %dx, %al
+	cmp $'q', %al
+	je 4f
+	cmp $'s', %al
+	jne 2f
+	movl $0x5a5a, (%rbx)
+	jmp 1b
+2:	mov (%rbx), %ecx
+	mov $'0', %al
+	test %ecx, %ecx
+	jz 3f
+	mov $'5', %al
+	cmp $0x5a5a, %ecx
+	je 3f
+	mov $'n', %al
+3:	out %al, %dx
+	jmp 1b
+4:	leave 4
+	.bss
+	.balign 4096
+above:	.skip 4096
+	.text
+
 #elif CASE == 8 /* runs until it is ended */
 1:	pause
 	jmp 1b

@@ -7,6 +7,16 @@ volatile unsigned long rounds; /* that are over */
 static struct ladder_task task = { .pid = 7, .tgid = 7, .comm = "ladder", .start_time = 1 };
 struct ladder_percpu percpu = { .current = &task };
 
+volatile unsigned long frompc, selfpc; /* of the last call that the guest's own tracer saw */
+
+/* As ftrace_trace_function would be set while the guest itself traces. */
+void __attribute__((no_instrument_function)) guest_tracer(unsigned long from, unsigned long self);
+void __attribute__((no_instrument_function)) guest_tracer(unsigned long from, unsigned long self)
+{
+	frompc = from;
+	selfpc = self;
+}
+
 static int __attribute__((noinline, noclone)) local_leaf(int a)
 {
 	return a * 3 + (int)rounds;

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One body of tests for every way to reach a guest: our own VMM, QEMU with KVM, QEMU with TCG. What differs
+is how a guest is attached, made to open a file so many times, and looked at without the product:
+
+    way.attach(daemon, name)    way.open_files(n) -> pid    way.assert_untouched()    way.assert_alive()
+
+    check_way(daemon, way, name)           the daemon has attached it
+    check_kill9(way)                       nobody has
+"""
+
+import collections
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from daemon import Daemon
+from guest import Skip, die_with_parent, wait_for
+from small import SmallGuest, boot_line
+from truth import Truth
+
+CALLS = 40
+OPEN = "do_sys_openat2"
+TREE = [OPEN, "do_filp_open"]
+
+
+def traced(d, way, name, filters, **more):
+    """Records of a trace while a program opens CALLS files, and that program's pid."""
+    t = d.trace(name, filters, **more)["id"]
+    pid = way.open_files(CALLS)
+    d.stop_trace(t)
+    records, end = d.records(t)
+    assert end is not None
+    info = d.trace_info(t)
+    assert info["lost"] == 0, info
+    d.delete(f"/v1/traces/{t}")
+    return [r for r in records if r.get("pid") == pid]
+
+
+def check_function(d, way, name):
+    """So many calls, so many records, in order, each by who called it."""
+    calls = [r for r in traced(d, way, name, TREE) if r["type"] == "function"]
+    assert collections.Counter(r["function"] for r in calls) == {f: CALLS for f in TREE}, len(calls)
+    times = [r["ts_ns"] for r in calls]
+    assert times == sorted(times)
+    assert all(r["parent"].startswith(OPEN) for r in calls if r["function"] == TREE[1]), calls[:4]
+
+
+def check_graph(d, way, name):
+    """Each call has its return, at its depth, and what is within a call takes no longer than it."""
+    records = traced(d, way, name, TREE, tracer="function_graph")
+    opens = []
+    for r in records:
+        if r["type"] not in ("graph_entry", "graph_return"):
+            continue
+        assert r["depth"] == TREE.index(r["function"]), r
+        if r["type"] == "graph_entry":
+            opens.append(r["function"])
+            assert opens == TREE[:len(opens)], opens
+        else:
+            assert opens.pop() == r["function"], r
+    assert not opens, opens
+    took = {f: [r["duration_ns"] for r in records if r["type"] == "graph_return" and r["function"] == f]
+            for f in TREE}
+    assert all(len(v) == CALLS for v in took.values()), {f: len(v) for f, v in took.items()}
+    assert all(0 < inner <= outer for outer, inner in zip(took[OPEN], took[TREE[1]])), took
+
+
+def check_way(d, way, name):
+    """By both tracers exact, all functions at once, and given back byte by byte."""
+    check_function(d, way, name)
+    check_graph(d, way, name)
+    for tracer in ("function", "function_graph"):
+        t = d.trace(name, [], tracer=tracer, mode="overwrite")["id"]
+        way.open_files(5)
+        info = d.wait_trace(t, lambda x: x["records"] > 100)
+        assert info["functions"] > 10000, info
+        d.stop_trace(t)
+    restore = d.delete(f"/v1/guests/{name}")["restore"]
+    assert restore["verified"] is True and restore["memory_freed"] is True, restore
+    way.assert_untouched()
+    way.assert_alive()
+
+
+def check_kill9(way, tracers=("function", "function_graph")):
+    """The daemon is killed while it traces: the guest does not notice, the next one gives everything back."""
+    with tempfile.TemporaryDirectory(prefix="hvf-state-") as state:
+        for tracer in tracers:
+            d = Daemon(state_dir=state).start()
+            try:
+                way.attach(d, "killed")
+                d.trace("killed", ["vfs_*", OPEN, "do_filp_open"], tracer=tracer)
+            finally:
+                d.process.send_signal(signal.SIGKILL)
+                d.process.wait()
+                shutil.rmtree(d.dir, ignore_errors=True)
+            way.open_files(20)
+            with Daemon(state_dir=state) as d:
+                for guest in d.get("/v1/guests")["items"]:
+                    d.delete(f"/v1/guests/{guest['name']}")
+                wait_for("the journal is done", lambda d=d: not d.journals(), 60)
+                way.assert_untouched()
+                way.assert_alive()
+                way.attach(d, "again")
+                check_function(d, way, "again")
+                d.delete("/v1/guests/again")
+            way.assert_untouched()
+
+
+class SmallWay:
+    """The small Linux, in our own VMM or another's process that has its RAM as one shared mapping."""
+
+    def __init__(self, g):
+        self.g = g
+        self.before = g.kernel_text()
+
+    def attach(self, d, name):
+        d.attach(self.g, name)
+
+    def open_files(self, n):
+        return int(self.g.do(f"open {n}").split("pid ")[1])
+
+    def assert_untouched(self):
+        after = self.g.kernel_text()
+        changed = [hex(self.g.symbols["_text"] + i) for i in range(len(after)) if self.before[i] != after[i]]
+        assert not changed, f"{len(changed)} bytes of kernel text differ: {changed[:10]}"
+        self.g.assert_given_back()
+
+    def assert_alive(self):
+        self.g.do("open 1")
+        self.g.assert_no_warnings()
+
+
+class StockWay:
+    """A stock Debian kernel under TCG."""
+
+    def __init__(self, g, sites=()):
+        self.g, self.truth, self.sites = g, Truth(g), list(sites)
+
+    def attach(self, d, name):
+        d.attach(self.g, name)
+
+    def open_files(self, n):
+        return int(self.g.run(f"open1000 {n}").split()[0])
+
+    def assert_untouched(self):
+        self.truth.assert_untouched(self.sites, quiet=True)
+
+    def assert_alive(self):
+        self.g.assert_alive()
+        self.g.assert_no_warnings()
+
+
+class SmallQemuGuest(SmallGuest):
+    """The small Linux in QEMU with KVM, reached by QMP."""
+
+    def _start(self, kernel, initrd):
+        if not shutil.which("qemu-system-x86_64"):
+            raise Skip("no QEMU")
+        self.qmp_path = self.dir / "qmp"
+        args = ["qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-accel", "kvm",
+                "-machine", "pc,memory-backend=ram", "-object",
+                f"memory-backend-memfd,id=ram,share=on,size={self.mem}M", "-cpu", "qemu64",
+                "-smp", str(self.cpus), "-m", f"{self.mem}M", "-kernel", kernel, "-initrd", initrd,
+                "-append", boot_line(self.append), "-chardev",
+                f"socket,id=com,path={self.socket_path},server=on,wait=off,logfile={self.console_path}",
+                "-serial", "chardev:com", "-qmp", f"unix:{self.qmp_path},server=on,wait=off", "-no-reboot"]
+        with open(self.log_path, "wb") as log:
+            self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                            start_new_session=True, preexec_fn=die_with_parent)
+        self.pid = self.process.pid
+        self.wait_ready()
+
+    @property
+    def target(self):
+        return f"qemu:{self.qmp_path}"
+
+    def read_phys(self, addr, size):
+        with open(f"/proc/{self.pid}/maps", encoding="utf-8") as f:
+            base = int(re.search(r"^([0-9a-f]+)-.*memfd:memory-backend-memfd", f.read(), re.M).group(1), 16)
+        with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as f:
+            f.seek(base + addr)
+            return f.read(size)
+
+    def assert_given_back(self):
+        """Memory came from the guest's own allocator: it says itself that nothing is lent."""
+        lent = [l for l in self.do("read /proc/vmallocinfo").splitlines() if "module_alloc" in l]
+        assert not lent, lent
