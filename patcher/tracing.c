@@ -215,9 +215,13 @@ int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, str
 	return 0;
 }
 
-int tracing_arm_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret, struct err *err)
+int tracing_arm_more(struct guest *g, const u32 *site, size_t n, const struct tracing_opts *opts,
+		     size_t *n_ret, struct err *err)
 {
-	return ftrace_make_more(g, site, n, n_ret, err);
+	int rc = options_more_sites(g, site, n, opts, err);
+
+	*n_ret = 0;
+	return rc ? rc : ftrace_make_more(g, site, n, n_ret, err);
 }
 
 bool tracing_taken(struct guest *g, u64 *ret)

@@ -90,6 +90,11 @@ static int mark_stack(const struct filter_input *in, const struct trace_opts *op
 		return rc;
 	for (size_t i = 0; i < FILTER_BITMAP_WORDS(in->n); i++)
 		n += (size_t)__builtin_popcountll(m->on[i] & m->stack[i]);
+	if (in->later) { /* those that were there before have theirs */
+		if (n > TRACE_MAX_STACK_SITES)
+			memset(m->stack, 0, FILTER_BITMAP_WORDS(in->n) * sizeof(*m->stack));
+		return 0;
+	}
 	if (n > TRACE_MAX_STACK_SITES)
 		return err_set(err, -EINVAL, ERR_STACK_FILTER, 0,
 			       "stack traces of %zu functions: at most %d can have them", n,
@@ -104,7 +109,7 @@ static int mark(const struct filter_input *in, const struct trace_opts *opts, st
 		struct filter_counts *counts, struct err *err)
 {
 	size_t words = FILTER_BITMAP_WORDS(in->n);
-	bool any = !opts->n_graph;
+	bool any = !opts->n_graph || in->later;
 	int rc;
 
 	m->on = calloc(words + 1, sizeof(u64));
@@ -158,8 +163,8 @@ int choose_sites(const struct choose_input *in, const struct trace_opts *opts, s
 					counts.n_in_use + counts.n_disabled + counts.n_denied };
 	if (rc)
 		return rc;
-	ret->site = calloc(counts.n_selected, sizeof(*ret->site));
-	ret->what = calloc(counts.n_selected, sizeof(*ret->what));
+	ret->site = calloc(counts.n_selected + 1, sizeof(*ret->site));
+	ret->what = calloc(counts.n_selected + 1, sizeof(*ret->what));
 	if (!ret->site || !ret->what) {
 		choice_deinit(ret);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",

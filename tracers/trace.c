@@ -40,12 +40,12 @@ static int prototype(void *arg, const struct ftrace_site *site, struct kernel_fu
 	return kernel_func_then(arg, site->ip, kernel_epoch(arg), ret);
 }
 
-int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
+int trace_choose(struct trace *t, const struct trace_opts *opts, bool later, struct choice *ret,
 		 struct err *err)
 {
 	struct kernel *k = guest_kernel(t->g);
 	struct choose_input in = { .sites = { kernel_sites(k), kernel_site_count(k),
-					      kernel_version(k) },
+					      kernel_version(k), later },
 				   .func = prototype,
 				   .arg = k };
 
@@ -126,7 +126,8 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 	if (!rc)
 		rc = trace_check_pids(t->g, opts, err);
 	if (!rc)
-		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : trace_choose(t, opts, &c, err);
+		rc = t->sys ? trace_sys_choose(t, &c, &to, err)
+			    : trace_choose(t, opts, false, &c, err);
 	if (!rc)
 		rc = trace_clock_init(guest_kernel(t->g), &t->mem, &t->clock, err);
 	if (rc)

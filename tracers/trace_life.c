@@ -140,15 +140,18 @@ void trace_life_begin(struct trace *t)
 static int arm_new(struct trace *t, size_t *n_ret, struct err *err)
 {
 	_cleanup_(choice_deinit) struct choice c = { 0 };
+	struct tracing_opts to = { 0 };
 	int rc;
 
 	*n_ret = 0;
 	if (t->sys) /* the kernel's own calls are all there from the beginning */
 		return 0;
-	rc = trace_choose(t, &t->opts, &c, err);
-	if (rc == -ENOENT) /* what its globs meant has gone with its module */
-		return 0;
-	return rc ? rc : tracing_arm_more(t->g, c.site, c.n, n_ret, err);
+	rc = trace_choose(t, &t->opts, true, &c, err);
+	if (rc)
+		return rc;
+	to.sites = c.what;
+	to.n_sites = c.n_what;
+	return tracing_arm_more(t->g, c.site, c.n, &to, n_ret, err);
 }
 
 static int look(struct trace *t, struct err *err)
