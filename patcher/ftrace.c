@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "base/fault.h"
 #include "guest-agent/agent_abi.h"
+#include "patcher/agent.h"
 #include "patcher/interlock.h"
 #include "patcher/text.h"
 
@@ -149,6 +150,7 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 	count(g->armed, m, counts_ret);
 	counts_ret->n_in_use += before.n_in_use;
 	counts_ret->n_gone += before.n_gone;
+	agent_next_epoch(g);
 	fault_point("arm.done");
 	return 0;
 }
@@ -219,6 +221,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
+	agent_next_epoch(g);
 	return interlock_out(g, err);
 }
 
@@ -277,6 +280,7 @@ int ftrace_make_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret, 
 	memcpy(g->armed + g->n_armed, c, m * sizeof(*c));
 	g->n_armed += m;
 	text_sort(g->armed, g->n_armed);
+	agent_next_epoch(g);
 	return rc;
 }
 

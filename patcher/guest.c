@@ -13,6 +13,7 @@
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/interlock.h"
+#include "patcher/remains.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -241,14 +242,22 @@ bool guest_same_kernel(struct guest *g)
 	       !memcmp(now, g->vmcoreinfo, (size_t)g->vmcoreinfo_bytes);
 }
 
+void guest_note_restored(struct guest *g)
+{
+	g->restored = true;
+}
+
 int guest_check_alive(struct guest *g, struct err *err)
 {
+	bool same;
 	int rc;
 
 	if (vm_state(g->vm) == VM_GONE)
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
-	if (guest_same_kernel(g))
+	same = guest_same_kernel(g);
+	if (same && !g->restored && remains_agent_stays(g))
 		return 0;
+	g->restored = same;
 	graph_forget(g);
 	if (g->claimed) /* a drain may still be reading through the view */
 		g->agent.loaded = false;
@@ -259,9 +268,15 @@ int guest_check_alive(struct guest *g, struct err *err)
 	g->armed = NULL;
 	g->n_armed = 0;
 	rc = journal_forget(g->journal, err);
-	return rc ? rc
-		  : err_set(err, -ESTALE, ERR_GUEST_REBOOTED, 0,
-			    "%s runs another kernel than at attach: it was rebooted", g->target);
+	if (rc)
+		return rc;
+	if (same)
+		return err_set(
+			err, -ESTALE, ERR_GUEST_RESTORED, 0,
+			"the memory of %s was put back to an earlier time: a snapshot was loaded",
+			g->target);
+	return err_set(err, -ESTALE, ERR_GUEST_REBOOTED, 0,
+		       "%s runs another kernel than at attach: it was rebooted", g->target);
 }
 
 /* The journal is of the kernel that runs now, or of one that was there before a reboot. */
@@ -325,6 +340,32 @@ static int start_journal(struct guest *g, struct err *err)
 	return journal_set_ident(g->journal, &id, err);
 }
 
+static void forget_baseline(struct guest *g)
+{
+	free(g->baseline);
+	g->baseline = NULL;
+	free(g->baseline_ip);
+	g->baseline_ip = NULL;
+	g->n_baseline = 0;
+}
+
+/* Call sites as they are; what an agent that came with the memory has armed is put back first. */
+static int take_stock(struct guest *g, struct err *err)
+{
+	bool found = false;
+	int rc;
+
+	forget_baseline(g);
+	rc = baseline_take(g, err);
+	if (!rc)
+		rc = remains_find(g, &found, err);
+	if (rc || !found)
+		return rc;
+	rc = replay(g, err);
+	forget_baseline(g);
+	return rc ? rc : baseline_take(g, err);
+}
+
 static void guest_free(struct guest *g)
 {
 	if (!g)
@@ -334,8 +375,7 @@ static void guest_free(struct guest *g)
 	journal_close(g->journal);
 	kernel_destroy(g->k);
 	vm_detach(g->vm);
-	free(g->baseline);
-	free(g->baseline_ip);
+	forget_baseline(g);
 	free(g->vmcoreinfo);
 	free(g->armed);
 	pthread_mutex_destroy(&g->lock);
@@ -364,7 +404,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	if (!rc)
 		rc = start_journal(g, err);
 	if (!rc)
-		rc = baseline_take(g, err);
+		rc = take_stock(g, err);
 	if (rc) {
 		guest_free(g);
 		return rc;
@@ -410,6 +450,10 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 		log_info("%s; nothing is left to put back", gone.msg);
 		journal_discard(no_cleanup_ptr(g->journal));
 		rc = 0;
+	} else if (gone.code == ERR_GUEST_RESTORED) {
+		log_info("%s", gone.msg);
+		rc = guest_renew(g, err);
+		r.verified = !rc;
 	} else if (!rc) {
 		rc = give_all_back(g, &r, err);
 	} else {
@@ -481,7 +525,7 @@ int guest_renew(struct guest *g, struct err *err)
 
 	if (!rc)
 		return 0;
-	if (alive.code != ERR_GUEST_REBOOTED)
+	if (alive.code != ERR_GUEST_REBOOTED && alive.code != ERR_GUEST_RESTORED)
 		return err_set(err, rc, alive.code, alive.addr, "%s", alive.msg);
 	if (g->claimed)
 		return err_set(err, -EBUSY, ERR_CONFLICT, 0,
@@ -494,14 +538,14 @@ int guest_renew(struct guest *g, struct err *err)
 	}
 	free(g->vmcoreinfo);
 	g->vmcoreinfo = NULL;
-	free(g->baseline);
-	g->baseline = NULL;
-	free(g->baseline_ip);
-	g->baseline_ip = NULL;
-	g->n_baseline = 0;
+	forget_baseline(g);
 	g->site_ns = 0;
 	rc = start_journal(g, err);
-	return rc ? rc : baseline_take(g, err);
+	if (!rc)
+		rc = take_stock(g, err);
+	if (!rc)
+		g->restored = false;
+	return rc;
 }
 
 int guest_refresh(struct guest *g, bool fresh, struct err *err)

@@ -58,6 +58,7 @@ struct guest {
 	double site_ns; /* cost of a site in a window, as measured; sizes the batches */
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */
+	bool restored; /* its memory was put back to an earlier time: see remains.h; until guest_renew() */
 	u64 find_ns, lend_ns;
 	u64 returns_restored; /* by the last agent_unload() */
 };

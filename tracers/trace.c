@@ -284,7 +284,8 @@ static int stop_trace(struct trace *t, struct err *err)
 		(void)!tracing_collect(t->g, trace_note_unreturned, &t->late, NULL);
 	rc = tracing_disarm(t->g, &restore, err);
 	guest_unlock(t->g);
-	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED)
+	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED &&
+	    err->code != ERR_GUEST_RESTORED)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
 	end_thread(t);
 	trace_pass_unreturned(t, &t->turn_late);
