@@ -10,7 +10,8 @@
 #include "tracers/filter.h"
 
 struct choose_input {
-	struct filter_input sites; /* later: what there are too many of for their callers has none told */
+	struct filter_input
+		sites; /* later: what there are too many of for their callers has none told */
 	/* prototype of a site's function; 0 or -errno: not known */
 	int (*func)(void *arg, const struct ftrace_site *site, struct kernel_func *ret);
 	void *arg;

@@ -6,7 +6,7 @@ import pathlib
 import re
 import tempfile
 
-from daemon import Daemon
+from daemon import Daemon, problem
 from guest import Guest, Skip, initramfs, kernel_dir, wait_for
 from testlib import LONG, main
 from truth import Truth, attach
@@ -173,8 +173,7 @@ def test_panic_that_stays():
         t = d.trace("g", ["vfs_*", "panic"])["id"]
         d.wait_trace(t, lambda x: x["records"] > 100)
         crash(g)
-        d.wait_trace(t, lambda x: "panic" in {r["function"] for r in
-                     d.get(f"/v1/traces/{t}/records?limit=1000&after={max(0, x['records'] - 1000)}")["items"]}, 60)
+        wait_for("the last records", lambda: has_panic(d, t), 60)
         info = d.stop_trace(t)
         assert info["restore"]["verified"], info
         print(f"{info['records']} records up to the panic; sites put back: {info['restore']}")
@@ -187,6 +186,78 @@ def test_panic_that_stays():
         wait_for("the journal is done", lambda: not d.journals(), 60)
         g.assert_alive()
         g.assert_no_warnings()
+
+
+def need_module(name):
+    order = (kernel_dir("cloud-6.1") / "modules/order").read_text()
+    if not re.search(rf"^{name} ", order, re.M):
+        raise Skip(f"{name} was not fetched with this kernel (tests/kernels/fetch --refresh cloud-6.1)")
+
+
+def has_panic(d, t):
+    n = d.trace_info(t)["records"]
+    return "panic" in {r["function"] for r in
+                       d.get(f"/v1/traces/{t}/records?limit=1000&after={max(0, n - 1000)}")["items"]}
+
+
+def test_panic_that_is_told():
+    """Its VMM hears of it (pvpanic) and keeps it as it is: the last records are there, and all else goes
+    with the reset."""
+    long_only()
+    need_module("pvpanic_pci")
+    extra = ["-device", "pvpanic-pci", "-action", "panic=pause"]
+    with Guest("cloud-6.1", modules=["pvpanic_pci"], extra=extra, reboot=True) as g, Daemon() as d:
+        d.attach(g, "g")
+        t = d.trace("g", ["vfs_*", "panic"], tracer="function_graph", persistent=True)["id"]
+        d.wait_trace(t, lambda x: x["records"] > 100)
+        crash(g)
+        wait_for("QEMU keeps it", lambda: g.status() == "guest-panicked", 60)
+        wait_for("the last records", lambda: has_panic(d, t), 30)
+        wait_for("it is told", lambda: d.get("/v1/guests/g")["state"] == "stopped", 20)
+        problem(d.request("POST", f"/v1/traces/{t}/stop", {}), 409, "guest.stopped")
+        g.qmp.command("system_reset")
+        if g.status() != "running":
+            g.qmp.command("cont")
+        g.wait_ready(120)
+        old = d.wait_trace(t, lambda x: x["continued_by"], 120)
+        assert old["error"]["code"] == "guest.rebooted", old
+        d.wait_trace(old["continued_by"], lambda x: x["records"] > 100, 120)
+        d.stop_trace(old["continued_by"])
+        assert d.delete("/v1/guests/g")["restore"]["verified"]
+        g.assert_alive()
+        g.assert_no_warnings()
+
+
+def actual(g):
+    return g.qmp.command("query-balloon")["actual"]
+
+
+def test_balloon():
+    """Memory is taken from it and given again while all its calls are followed. The agent's is never taken:
+    it is the guest's own allocator's to give."""
+    long_only()
+    need_module("virtio_balloon")
+    extra = ["-device", "virtio-balloon-pci"]
+    with Guest("cloud-6.1", modules=["virtio_pci", "virtio_balloon"], extra=extra) as g, Daemon() as d:
+        truth, sites = attach(g, d)
+        t = d.trace("g", [], tracer="function_graph", mode="overwrite")["id"]
+        d.wait_trace(t, lambda x: x["records"] > 1000)
+        full = actual(g)
+        for size in (full // 2, full, full // 2):
+            g.qmp.command("balloon", value=size)
+            wait_for("the balloon", lambda n=size: abs(actual(g) - n) < 1 << 20, 120)
+            goes_on(d, t, 1000)
+            assert "mixload: ok" in g.run("mixload 2", 120)
+        d.stop_trace(t)
+        d.delete(f"/v1/traces/{t}")
+        # and borrowed from what is left
+        assert d.delete("/v1/guests/g")["restore"]["memory_freed"]
+        d.attach(g, "g")
+        t = d.trace("g", SLEEPERS)["id"]
+        goes_on(d, t)
+        d.stop_trace(t)
+        given_back(g, d, truth, sites)
+        print(f"{full >> 20} MiB, {full >> 21} of them taken, given and taken")
 
 
 def test_paused_and_asleep():
