@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Call sites. See ftrace.h. */
+#define LOG_PREFIX "ftrace"
 #include "patcher/ftrace.h"
 
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "guest-agent/agent_abi.h"
 #include "patcher/agent.h"
 #include "patcher/interlock.h"
@@ -12,6 +14,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define JOURNAL_SPARE 1024u /* call sites noted in vain before that is worth a new file */
 
 /* What one site holds and what it will hold. */
 static int plan_site(struct guest *g, u32 site, struct text_change *c, struct err *err)
@@ -303,6 +307,17 @@ static bool still_ours(struct guest *g, struct text_change *c)
 	return true;
 }
 
+/* Sites that went away with their modules are noted in the journal still, and more with each that comes. */
+static void shorten_journal(struct guest *g)
+{
+	struct err err = { 0 };
+
+	if (journal_state(g->journal)->n_text < 2 * g->n_armed + JOURNAL_SPARE)
+		return;
+	if (text_keep_in_journal(g, g->armed, g->n_armed, JOURNAL_SITE, &err))
+		log_warn("%s: %s; it stays longer than it need be", g->target, err.msg);
+}
+
 int ftrace_sort_out(struct guest *g, struct ftrace_counts *counts_ret, struct err *err)
 {
 	size_t kept = 0, n_todo = 0, n_gone;
@@ -321,6 +336,8 @@ int ftrace_sort_out(struct guest *g, struct ftrace_counts *counts_ret, struct er
 		rc = text_apply(g, g->armed, g->n_armed, err);
 	if (rc)
 		return rc;
+	if (n_gone)
+		shorten_journal(g);
 	count(g->armed, g->n_armed, counts_ret);
 	counts_ret->n_gone += n_gone;
 	return 0;

@@ -247,12 +247,16 @@ static int settle(struct guest *g, u64 deadline, struct err *err)
  */
 static bool all_ram_is_known(struct guest *g)
 {
-	const struct vm_ram *last = vm_ram(g->vm, vm_ram_count(g->vm) - 1);
+	const struct vm_ram *last;
 	u64 addr, max_pfn;
 
-	return !kernel_sym(g->k, "max_pfn", &addr) &&
-	       !guest_read(g, addr, &max_pfn, sizeof(max_pfn), NULL) &&
-	       max_pfn <= (last->base.v + last->len_bytes) / PAGE_SIZE;
+	if (kernel_sym(g->k, "max_pfn", &addr) ||
+	    guest_read(g, addr, &max_pfn, sizeof(max_pfn), NULL))
+		return false;
+	last = vm_ram(g->vm, vm_ram_count(g->vm) - 1);
+	if (max_pfn > (last->base.v + last->len_bytes) / PAGE_SIZE && vm_more_ram(g->vm))
+		last = vm_ram(g->vm, vm_ram_count(g->vm) - 1);
+	return max_pfn <= (last->base.v + last->len_bytes) / PAGE_SIZE;
 }
 
 /* The dead, what can be put back, and, once nobody is on the way, what was on the way then. */
