@@ -64,7 +64,7 @@ struct body_trace {
 	u64 cgroup;
 	u32 string_max; /* 0 when not given */
 	bool persistent;
-	bool fd_paths;
+	bool fd_paths, env, raw;
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };

@@ -153,6 +153,8 @@ void registry_trace_opts(const struct body_trace *body, struct trace_opts *ret)
 		.cgroup = body->cgroup,
 		.string_max = body->string_max,
 		.fd_paths = body->fd_paths,
+		.env = body->env,
+		.raw = body->raw,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};

@@ -210,6 +210,8 @@ static void find_where(struct guest *g)
 		{ &w->task_mm, "task_struct", "mm", false },
 		{ &w->mm_arg_start, "mm_struct", "arg_start", false },
 		{ &w->mm_arg_end, "mm_struct", "arg_end", false },
+		{ &w->mm_env_start, "mm_struct", "env_start", false },
+		{ &w->mm_env_end, "mm_struct", "env_end", false },
 		{ &w->task_status, "task_struct", "thread_info.status", false },
 		{ &w->task_cred, "task_struct", "cred", false },
 		{ &w->cred_uid, "cred", "uid", false },

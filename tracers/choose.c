@@ -16,7 +16,12 @@ static int check_syscalls(const struct trace_opts *opts, struct err *err)
 		return err_set(
 			err, -EINVAL, ERR_BAD_REQUEST, 0,
 			"the tracer syscalls takes names of calls, pids, failed, "
-			"follow_forks, comm, uid, cgroup, path, string_max and fd_paths alone");
+			"follow_forks, comm, uid, cgroup, path, string_max, fd_paths, env and raw alone");
+	if (opts->raw && (opts->path || opts->string_max || opts->fd_paths || opts->env))
+		return err_set(
+			err, -EINVAL, ERR_BAD_REQUEST, 0,
+			"raw has nothing that arguments point to: path, string_max, fd_paths and env "
+			"ask for it");
 	if (opts->follow_forks && !opts->n_pids)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "forks are followed of pids: without any, all tasks are traced");
@@ -47,10 +52,10 @@ int choose_check(const struct trace_opts *opts, struct err *err)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "how many callers, but of no function");
 	if (opts->failed_only || opts->follow_forks || opts->comm || opts->path || opts->by_uid ||
-	    opts->by_cgroup || opts->string_max || opts->fd_paths)
+	    opts->by_cgroup || opts->string_max || opts->fd_paths || opts->env || opts->raw)
 		return err_set(
 			err, -EINVAL, ERR_BAD_REQUEST, 0,
-			"failed, follow_forks, comm, uid, cgroup, path, string_max and fd_paths are for the "
+			"failed, follow_forks, comm, uid, cgroup, path, string_max, fd_paths, env and raw are for the "
 			"tracer syscalls, not %.40s",
 			opts->tracer);
 	if (!strcmp(opts->tracer, "function_graph"))

@@ -118,6 +118,8 @@ struct trace_opts {
 	u64 cgroup; /* id of a cgroup v2 */
 	bool follow_forks; /* of pids all threads, and what they fork */
 	bool fd_paths; /* what descriptors are of */
+	bool env; /* the environment that programs are started with, not only how many there are */
+	bool raw; /* numbers alone: nothing that arguments point to */
 	u32 string_max; /* bytes of buffers and strings; 0: 32. Paths are as long as they are */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
