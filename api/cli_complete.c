@@ -31,7 +31,7 @@ static const struct {
 	{ "-p", { "function", "function_graph", "syscalls" } },
 	{ "-O",
 	  { "latency-format", "funcgraph-abstime", "funcgraph-proc", "funcgraph-tail",
-	    "funcgraph-retaddr" } },
+	    "funcgraph-retaddr", "cgroup" } },
 	{ "--accel", { "auto", "kvm", "tcg" } },
 	{ "--format", { "text", "json", "folded", "falco", "ocsf" } },
 	{ "-f",

@@ -25,7 +25,7 @@ static int cli_help(struct cli *c, int argc, char **argv);
 #define LAYOUT_OPTION                                                                            \
 	"  -O NAME         text of function_graph with more columns, by the kernel's names:\n"   \
 	"                  latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail,\n" \
-	"                  funcgraph-retaddr; may be repeated\n"
+	"                  funcgraph-retaddr; may be repeated. Of system calls: cgroup\n"
 #define GRAPH_OPTIONS                                                                           \
 	"\nand of function_graph:\n"                                                            \
 	"  -g GLOB         only what is called inside functions that match, and these; as -l\n" \
@@ -117,6 +117,7 @@ static const struct cli_verb verbs[] = {
 	  "  --raw           numbers alone, nothing that arguments point to: cheapest\n"
 	  "  --duration T    stop after 10, 10s, 500ms, 2m or 1h; otherwise at Ctrl-C\n"
 	  "  --format WHAT   text (as strace -f -tt -T), json (a line each), falco or ocsf\n"
+	  "  -O cgroup       text with the cgroup's id behind the task's\n"
 	  "  -c              count calls, errors and time at the end, as strace -c\n"
 	  "  -o FILE         where to; standard output otherwise\n"
 	  "\n  hvftrace syscalls web1 -l %file --failed\n"

@@ -148,6 +148,8 @@ static int make_layout(struct report *r, const char *path)
 			return cli_fail("%s has no stacks: it is of system calls", path);
 		r->calls =
 			sys_out_create(r->summary ? SYS_SUMMARY : r->calls_format, r->meta.guest);
+		if (r->calls)
+			sys_out_layout(r->calls, &r->opts);
 		return r->calls ? CLI_OK : cli_fail("out of memory");
 	}
 	if (r->summary || r->calls_format > SYS_JSON)

@@ -376,7 +376,7 @@ int cli_syscalls(struct cli *c, int argc, char **argv)
 	int status;
 
 	trace_args_init(&a, "syscalls");
-	status = trace_args_parse(c, argc, argv, "cfyl:o:P:" CLI_COMMON_SHORT, longs, &a);
+	status = trace_args_parse(c, argc, argv, "cfyl:o:O:P:" CLI_COMMON_SHORT, longs, &a);
 	if (status == -1 && a.summary && a.output)
 		status = cli_usage(argv[0], "-c goes to standard output, without -o");
 	if (status == -1 && a.summary) {

@@ -497,7 +497,7 @@ void stream_fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after
 	meta->n_functions = i.n_functions;
 }
 
-static int begin_syscalls(struct stream *s, struct err *err)
+static int begin_syscalls(struct stream *s, const struct out_layout_opts *layout, struct err *err)
 {
 	static const enum sys_format formats[] = {
 		[STREAM_NDJSON] = SYS_JSON, [STREAM_SSE] = SYS_JSON,  [STREAM_TEXT] = SYS_TEXT,
@@ -505,7 +505,10 @@ static int begin_syscalls(struct stream *s, struct err *err)
 	};
 
 	s->sys = sys_out_create(formats[s->format], s->meta.guest);
-	return s->sys ? 0 : err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another stream");
+	if (!s->sys)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another stream");
+	sys_out_layout(s->sys, layout);
+	return 0;
 }
 
 static int put_head(struct stream *s, const struct out_layout_opts *layout, struct err *err)
@@ -520,7 +523,7 @@ static int put_head(struct stream *s, const struct out_layout_opts *layout, stru
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer syscalls",
 			       media_types[s->format]);
 	if (syscalls && s->format != STREAM_RECORDING)
-		return begin_syscalls(s, err);
+		return begin_syscalls(s, layout, err);
 	if (s->format == STREAM_TEXT)
 		r = out_layout_create(&s->meta, &s->layout, err);
 	else if (s->format == STREAM_RECORDING)

@@ -323,26 +323,56 @@ static agent_u8 byte_at(agent_u64 p)
 	return *(const volatile agent_u8 *)p;
 }
 
-/* How much of the string at @p there is, @max at most. */
+#define EACH_BYTE(b) (0x0101010101010101ull * (b))
+
+/* The lowest bit that is set is of the first byte of @word that is 0; none is: there is no such byte. */
+static agent_u64 zero_bytes(agent_u64 word)
+{
+	return (word - EACH_BYTE(1)) & ~word & EACH_BYTE(0x80);
+}
+
+/*
+ * How much of the string at @p there is, @max at most. A word that is aligned lies in one page as a whole, so there
+ * is no harm in what is behind the string's end.
+ */
 static agent_u32 string_len(agent_u64 p, agent_u32 max)
 {
+	agent_u64 zero;
 	agent_u32 n = 0;
 
+	for (; n < max && (p + n) & 7; n++) {
+		if (!byte_at(p + n))
+			return n;
+	}
+	for (; n + 8 <= max; n += 8) {
+		zero = zero_bytes(peek(p + n));
+		if (zero)
+			return n + (agent_u32)__builtin_ctzll(zero) / 8;
+	}
 	while (n < max && byte_at(p + n))
 		n++;
 	return n;
 }
 
-/* Byte by byte: it may lie anywhere, and what is behind it is not looked at. */
+/* The first @n of the bytes at @p, 8 at most: what is behind them is not looked at unless it is in their word. */
+static agent_u64 word_at(agent_u64 p, agent_u32 n)
+{
+	agent_u64 word = 0;
+
+	if (!(p & 7)) {
+		word = peek(p);
+		return n < 8 ? word & ((1ull << 8 * n) - 1) : word;
+	}
+	for (agent_u32 k = 0; k < n; k++)
+		word |= (agent_u64)byte_at(p + k) << (8 * k);
+	return word;
+}
+
 static void store_bytes(struct room *m, agent_u64 p, agent_u32 n)
 {
-	for (agent_u32 i = 0; i * 8 < n; i++) {
-		agent_u64 word = 0;
-
-		for (agent_u32 k = 0; k < 8 && i * 8 + k < n; k++)
-			word |= (agent_u64)byte_at(p + i * 8 + k) << (8 * k);
-		put_data(m, AGENT_DATA_BYTES | i, word);
-	}
+	for (agent_u32 i = 0; i * 8 < n; i++)
+		put_data(m, AGENT_DATA_BYTES | i,
+			 word_at(p + i * 8, n - i * 8 < 8 ? n - i * 8 : 8));
 }
 
 static agent_u32 piece_of(agent_u32 n)

@@ -46,7 +46,7 @@ bool out_layout_option(struct out_layout_opts *opts, const char *name, size_t le
 	} options[] = {
 		{ "latency-format", &opts->latency },    { "funcgraph-abstime", &opts->abstime },
 		{ "funcgraph-proc", &opts->proc },       { "funcgraph-tail", &opts->tail },
-		{ "funcgraph-retaddr", &opts->retaddr },
+		{ "funcgraph-retaddr", &opts->retaddr }, { "cgroup", &opts->cgroup },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {

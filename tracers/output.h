@@ -103,18 +103,19 @@ must_check int out_layout_create(const struct output_meta *meta, struct out_layo
 				 struct err *err);
 void out_layout_destroy(struct out_layout *l);
 
-/* The kernel's options of the same names; all off is the kernel's default. function_graph's text only. */
+/* The kernel's options of the same names; all off is the kernel's default. function_graph's text, and syscalls' */
 struct out_layout_opts {
 	bool latency; /* latency-format: irqs-off, need-resched, context, preempt depth and so on */
 	bool abstime; /* funcgraph-abstime */
 	bool proc; /* funcgraph-proc */
 	bool tail; /* funcgraph-tail: the function's name behind every "}" */
 	bool retaddr; /* funcgraph-retaddr (v6.13): where a call was made */
+	bool cgroup; /* of system calls: the id of the task's cgroup behind its own; the kernel has no such option */
 };
 
-/* The kernel's names of these options, for messages. */
+/* The names of these options, for messages. */
 #define OUT_LAYOUT_OPTIONS \
-	"latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail or funcgraph-retaddr"
+	"latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail, funcgraph-retaddr or cgroup"
 
 /** out_layout_option - turn on the option with the kernel's name @name, @len bytes; false: none has it */
 bool out_layout_option(struct out_layout_opts *opts, const char *name, size_t len);

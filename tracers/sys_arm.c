@@ -29,8 +29,8 @@ static const struct source {
 	const char *type; /* of program.call, if that says so */
 	struct sys_program program;
 	struct agent_capture capture;
-	struct member ptr, len, key;
 	u32 group; /* 0: none */
+	struct member ptr, len, key;
 	const char *hands_on; /* where it is no more than a call of this one, that one is enough */
 } sources[] = {
 	/* fs/namei.c: struct filename *; its name lies in the same allocation, or one of its own */

@@ -49,6 +49,11 @@ void sys_out_destroy(struct sys_out *o)
 	free(o);
 }
 
+void sys_out_layout(struct sys_out *o, const struct out_layout_opts *opts)
+{
+	o->opts.cgroup = opts->cgroup;
+}
+
 void sys_out_boot(struct sys_out *o, u64 boot_ns)
 {
 	o->opts.boot_ns = boot_ns;

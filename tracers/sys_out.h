@@ -20,6 +20,8 @@ struct sys_out;
 struct sys_out *sys_out_create(enum sys_format format, const char *host);
 void sys_out_destroy(struct sys_out *o);
 
+/** sys_out_layout - before the first record; of the text */
+void sys_out_layout(struct sys_out *o, const struct out_layout_opts *opts);
 /** sys_out_boot - CLOCK_REALTIME when the guest's trace clock was 0 */
 void sys_out_boot(struct sys_out *o, u64 boot_ns);
 

@@ -138,15 +138,17 @@ static void strings(void **state)
 	struct fake_filename f = { .uptr = (void *)0x7fff1000 };
 
 	(void)state;
-	memset(text, 'x', sizeof(text) - 1);
+	for (u32 i = 0; i + 1 < sizeof(text); i++)
+		text[i] = (char)(1 + i * 127 % 255);
 	for (u32 len = 0; len < 300; len++) {
 		u32 at = len % 8, n = MIN(len, (u32)AGENT_CAPTURE_MAX);
+		char there = text[at + len];
 
 		open_rig(len & 1 ? AGENT_MODE_OVERWRITE : AGENT_MODE_DISCARD);
 		text[at + len] = 0;
 		f.name = text + at;
 		return_of(&f);
-		text[at + len] = 'x';
+		text[at + len] = there;
 		look();
 		assert_capture(0, 0x7fff1000, text + at, n,
 			       len < AGENT_CAPTURE_MAX ? len : AGENT_CAPTURE_UNKNOWN);

@@ -146,6 +146,18 @@ static void ndjson_marks(void **state)
 	assert_string_equal(line.data, "{\"type\":\"lost\",\"seq\":7,\"count\":12,\"after\":7}\n");
 }
 
+static void text_with_cgroup(void **state)
+{
+	struct out_sys_opts o = { .pid = true, .cgroup = true };
+	struct syscall_event e = openat(3);
+
+	(void)state;
+	e.cgroup = 4711;
+	buf_reset(&line);
+	out_sys_text(&line, &e, &scratch, &o);
+	assert_int_equal(strncmp(line.data, "42    4711  openat(", 19), 0);
+}
+
 static void falco(void **state)
 {
 	struct syscall_event e = openat(-2);
@@ -377,6 +389,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ndjson_byte_for_byte),
 		cmocka_unit_test(ndjson_marks),
+		cmocka_unit_test(text_with_cgroup),
 		cmocka_unit_test(falco),
 		cmocka_unit_test(ocsf),
 		cmocka_unit_test(summary),

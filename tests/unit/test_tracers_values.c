@@ -255,7 +255,7 @@ static void return_values(void **state)
 
 static void a_call_with_everything(void **state)
 {
-	const struct out_layout_opts all = { true, true, true, true, true },
+	const struct out_layout_opts all = { true, true, true, true, true, true },
 				     tail = { .tail = true }, retaddr = { .retaddr = true };
 	struct trace_record r[3] = { record(TRACE_GRAPH_ENTRY), record(TRACE_GRAPH_RETURN),
 				     record(TRACE_GRAPH_RETURN) };
@@ -294,7 +294,7 @@ static void a_call_with_everything(void **state)
 
 static void heads(void **state)
 {
-	const struct out_layout_opts all = { true, true, true, true, true };
+	const struct out_layout_opts all = { true, true, true, true, true, true };
 	struct output_meta meta = { .tracer = "function_graph", .vcpus = 1 };
 	struct out_layout *l;
 

@@ -77,6 +77,8 @@ void out_sys_text(struct buf *b, const struct syscall_event *e, struct decoded *
 	}
 	if (o->pid)
 		buf_addf(b, "%-5u ", e->pid);
+	if (o->cgroup)
+		buf_addf(b, "%-5u ", e->cgroup);
 	if (o->time_of_day)
 		put_time(b, o->boot_ns + e->ts_ns);
 	buf_addf(b, "%s(", e->entry->name);

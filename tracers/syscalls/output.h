@@ -27,6 +27,7 @@
 struct out_sys_opts {
 	struct decode_opts decode;
 	bool pid; /* strace -f: the task first */
+	bool cgroup; /* then the id of its cgroup; 0: not known */
 	bool time_of_day; /* strace -tt */
 	bool duration; /* strace -T */
 	u64 boot_ns; /* CLOCK_REALTIME when the guest's trace clock was 0 */
