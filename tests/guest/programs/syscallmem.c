@@ -207,6 +207,7 @@ static void signals(void)
 		_exit(0);
 	}
 	syscall(SYS_nanosleep, &second, &left); /* EINTR */
+	usleep(200000); /* for it to be in pause() */
 	syscall(SYS_kill, pid, SIGKILL);
 	syscall(SYS_wait4, pid, &status, 0, NULL);
 }
