@@ -38,7 +38,7 @@ static void identify_local(struct request *rq, struct auth *auth, int fd)
 	auth_local(auth, &peer, &rq->who);
 }
 
-/* A token in Authorization, or in the cookie that POST /v1/session gave. NULL: neither. */
+/* The token in Authorization; NULL: none. No cookie: a browser sends those to every port of a host. */
 static const char *token_of(struct request *rq)
 {
 	const char *v;
@@ -46,7 +46,7 @@ static const char *token_of(struct request *rq)
 	v = MHD_lookup_connection_value(rq->conn, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
 	if (v && strncasecmp(v, "Bearer ", 7) == 0)
 		return v + 7 + strspn(v + 7, " ");
-	return MHD_lookup_connection_value(rq->conn, MHD_COOKIE_KIND, REQUEST_COOKIE);
+	return NULL;
 }
 
 static void identify_remote(struct request *rq, const struct admit_place *place)

@@ -25,6 +25,7 @@ enum role {
 #define AUTH_MAX_NAME    64
 #define AUTH_TOKEN_BYTES 32 /* of randomness in a token */
 #define AUTH_TOKEN_TEXT  (sizeof(AUTH_TOKEN_PREFIX) + 2ul * AUTH_TOKEN_BYTES) /* with the NUL */
+#define AUTH_HASH_BYTES  32
 #define AUTH_HASH_TEXT   65 /* SHA-256 as hex, with the NUL */
 /* so that a token is known for one where it should not be */
 #define AUTH_TOKEN_PREFIX "hvft_"
@@ -33,6 +34,8 @@ struct identity {
 	enum role role;
 	char name[AUTH_MAX_NAME +
 		  16]; /* "uid:1000", "token:ci", "cert:web", "loopback"; for logs */
+	bool by_token;
+	u8 token_hash[AUTH_HASH_BYTES]; /* by_token */
 };
 
 /* Whom a unix socket's other end belongs to. */
@@ -78,6 +81,11 @@ void auth_loopback(struct auth *a, struct identity *ret);
 void auth_cert(struct auth *a, const char *common_name, struct identity *ret);
 /** auth_token - false: it is none that we know; takes as long whatever is wrong with it */
 bool auth_token(struct auth *a, const char *token, struct identity *ret);
+
+/** auth_changes - counts changes of the file of tokens, which it looks at; the same as before: none */
+u64 auth_changes(struct auth *a);
+/** auth_still - may @who still do what it might when it came in? false: its token is gone, or of another role */
+bool auth_still(struct auth *a, const struct identity *who);
 
 /** auth_new_token - make a token, for a line "NAME ROLE HASH" of a file */
 must_check int auth_new_token(char token_ret[AUTH_TOKEN_TEXT], char hash_ret[AUTH_HASH_TEXT],

@@ -10,7 +10,6 @@
 
 #define AUTH_MAX_RULES  64
 #define AUTH_MAX_TOKENS 1024
-#define AUTH_HASH_BYTES 32
 
 enum auth_kind {
 	AUTH_UID,
@@ -43,6 +42,8 @@ struct auth {
 	size_t n_tokens;
 	struct timespec read_mtime;
 	u64 read_inode, read_bytes;
+	u64 changes; /* how often the tokens became others */
+	bool unreadable; /* and it was said */
 };
 
 #endif

@@ -164,6 +164,8 @@ static int refresh(struct auth *a, struct err *err)
 	free(a->tokens);
 	a->tokens = tokens;
 	a->n_tokens = n;
+	a->changes++;
+	a->unreadable = false;
 	a->read_mtime = st.st_mtim;
 	a->read_inode = st.st_ino;
 	a->read_bytes = (u64)st.st_size;
@@ -184,27 +186,63 @@ int auth_tokens(struct auth *a, const char *path, struct err *err)
 	return r;
 }
 
+/* A file that went away or is readable by all says nothing good about its tokens. The lock is held. */
+static void refresh_or_none(struct auth *a)
+{
+	struct err err = { 0 };
+
+	if (refresh(a, &err) == 0)
+		return;
+	if (!a->unreadable || a->tokens)
+		log_error("%s; no token is taken", err.msg);
+	a->unreadable = true;
+	a->changes += a->tokens != NULL;
+	free(a->tokens);
+	a->tokens = NULL;
+	a->n_tokens = 0;
+}
+
+u64 auth_changes(struct auth *a)
+{
+	u64 n;
+
+	if (!a->token_path)
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	refresh_or_none(a);
+	n = a->changes;
+	pthread_mutex_unlock(&a->lock);
+	return n;
+}
+
+bool auth_still(struct auth *a, const struct identity *who)
+{
+	bool still = !who->by_token;
+
+	pthread_mutex_lock(&a->lock);
+	for (size_t i = 0; i < a->n_tokens && !still; i++)
+		still = a->tokens[i].role == who->role &&
+			memcmp(who->token_hash, a->tokens[i].hash, AUTH_HASH_BYTES) == 0;
+	pthread_mutex_unlock(&a->lock);
+	return still;
+}
+
 bool auth_token(struct auth *a, const char *token, struct identity *ret)
 {
 	u8 digest[AUTH_HASH_BYTES];
-	struct err err = { 0 };
 	bool found = false;
 
 	*ret = (struct identity){ .role = ROLE_ANYBODY };
 	if (!a->token_path || strlen(token) >= AUTH_TOKEN_TEXT || hash(token, digest) < 0)
 		return false;
 	pthread_mutex_lock(&a->lock);
-	if (refresh(a, &err) < 0) {
-		/* a file that went away or is readable by all says nothing good about its tokens */
-		log_error("%s; no token is taken", err.msg);
-		free(a->tokens);
-		a->tokens = NULL;
-		a->n_tokens = 0;
-	}
+	refresh_or_none(a);
 	/* all of them, whichever it is */
 	for (size_t i = 0; i < a->n_tokens; i++) {
 		if (gnutls_memcmp(digest, a->tokens[i].hash, sizeof(digest)) == 0) {
 			found = true;
+			ret->by_token = true;
+			memcpy(ret->token_hash, digest, sizeof(digest));
 			ret->role = a->tokens[i].role;
 			snprintf(ret->name, sizeof(ret->name), "token:%s", a->tokens[i].name);
 		}

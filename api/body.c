@@ -344,6 +344,8 @@ static void take_calls(json_t *doc, struct body_trace *b, struct problem *p)
 	take_bool(doc, "failed", &b->failed, p);
 	take_bool(doc, "follow_forks", &b->follow_forks, p);
 	take_bool(doc, "fd_paths", &b->fd_paths, p);
+	take_bool(doc, "env", &b->env, p);
+	take_bool(doc, "raw", &b->raw, p);
 	take_number(doc, "uid", 0, UINT32_MAX - 1, &uid, p);
 	take_number(doc, "cgroup", 1, INT64_MAX, &b->cgroup, p);
 	take_number(doc, "string_max", BODY_MIN_STRING, BODY_MAX_STRING, &strings, p);
@@ -390,6 +392,8 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 					     "string_max",
 					     "persistent",
 					     "fd_paths",
+					     "env",
+					     "raw",
 					     "stack",
 					     "stack_depth",
 					     NULL };
@@ -415,28 +419,6 @@ int body_trace_parse(const char *data, size_t len, struct body_trace *ret, struc
 	}
 	*ret = b;
 	return 0;
-}
-
-int body_session_parse(const char *data, size_t len, char token_ret[AUTH_TOKEN_TEXT],
-		       struct problem *p)
-{
-	static const char *const known[] = { "token", NULL };
-	const char *token;
-	json_t *doc, *v;
-	int r;
-
-	r = load(data, len, &doc, p);
-	if (r < 0)
-		return r;
-	refuse_unknown(doc, known, p);
-	v = json_object_get(doc, "token");
-	token = v ? take_string(v, "/token", AUTH_TOKEN_TEXT - 1, p) : NULL;
-	if (!v)
-		problem_add(p, "/token", "is required");
-	if (token)
-		snprintf(token_ret, AUTH_TOKEN_TEXT, "%s", token);
-	json_decref(doc);
-	return p->n_errors ? -EINVAL : 0;
 }
 
 void body_trace_deinit(struct body_trace *b)

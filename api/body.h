@@ -64,7 +64,7 @@ struct body_trace {
 	u64 cgroup;
 	u32 string_max; /* 0 when not given */
 	bool persistent;
-	bool fd_paths;
+	bool fd_paths, env, raw;
 	bool overwrite;
 	u32 buffer_records; /* 0 when not given */
 };
@@ -109,10 +109,6 @@ struct body_marker {
 must_check int body_marker_parse(const char *data, size_t len, struct body_marker *ret,
 				 struct problem *p);
 void body_marker_deinit(struct body_marker *b);
-
-/** body_session_parse - POST /v1/session. As body_trace_parse(). */
-must_check int body_session_parse(const char *data, size_t len, char token_ret[AUTH_TOKEN_TEXT],
-				  struct problem *p);
 
 /** body_is_empty - nothing, or an empty JSON object: what operations without a body take */
 bool body_is_empty(const char *data, size_t len);

@@ -113,6 +113,8 @@ static const struct cli_verb verbs[] = {
 	  "  --failed        only calls that returned an error\n"
 	  "  -y              what descriptors are of, as strace -y\n"
 	  "  --strings N     bytes of buffers and strings that are shown, 8 to 4096; 32 otherwise\n"
+	  "  --env           environments of programs that are started, as strace -v\n"
+	  "  --raw           numbers alone, nothing that arguments point to: cheapest\n"
 	  "  --duration T    stop after 10, 10s, 500ms, 2m or 1h; otherwise at Ctrl-C\n"
 	  "  --format WHAT   text (as strace -f -tt -T), json (a line each), falco or ocsf\n"
 	  "  -c              count calls, errors and time at the end, as strace -c\n"

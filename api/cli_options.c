@@ -25,10 +25,16 @@ static const struct request_option {
 
 /* Members that the tracer syscalls alone has a use for. */
 static const struct request_option calls_options[] = {
-	{ "failed", "--failed" },      { "follow_forks", "-f" },
-	{ "comm", "--comm" },          { "uid", "--uid" },
-	{ "cgroup", "--cgroup" },      { "path", "--path" },
-	{ "string_max", "--strings" }, { "fd_paths", "-y" },
+	{ "failed", "--failed" },
+	{ "follow_forks", "-f" },
+	{ "comm", "--comm" },
+	{ "uid", "--uid" },
+	{ "cgroup", "--cgroup" },
+	{ "path", "--path" },
+	{ "string_max", "--strings" },
+	{ "fd_paths", "-y" },
+	{ "env", "--env" },
+	{ "raw", "--raw" },
 };
 
 void trace_args_init(struct trace_args *a, const char *tracer)
@@ -170,6 +176,10 @@ static int take_calls_option(const char *verb, int opt, json_t *body)
 		return set_bool(body, "follow_forks", true);
 	case 'y':
 		return set_bool(body, "fd_paths", true);
+	case OPT_ENV:
+		return set_bool(body, "env", true);
+	case OPT_RAW:
+		return set_bool(body, "raw", true);
 	case OPT_COMM:
 		return set_string(verb, body, "comm", optarg);
 	case OPT_PATH:

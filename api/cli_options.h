@@ -47,6 +47,8 @@ enum {
 	OPT_CGROUP,
 	OPT_PATH,
 	OPT_STRINGS,
+	OPT_ENV,
+	OPT_RAW,
 	OPT_MAX_SIZE,
 	OPT_MAX_AGE,
 	OPT_PERSISTENT,
@@ -63,7 +65,8 @@ enum {
 		{ "uid", required_argument, NULL, OPT_UID },                                     \
 		{ "cgroup", required_argument, NULL, OPT_CGROUP },                               \
 		{ "path", required_argument, NULL, OPT_PATH },                                   \
-		{ "decode-fds", no_argument, NULL, 'y' },                                        \
+		{ "decode-fds", no_argument, NULL, 'y' }, { "env", no_argument, NULL, OPT_ENV }, \
+		{ "raw", no_argument, NULL, OPT_RAW },                                           \
 	{                                                                                        \
 		"strings", required_argument, NULL, OPT_STRINGS                                  \
 	}

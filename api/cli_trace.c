@@ -137,18 +137,22 @@ static int release(struct cli *c, const struct trace_args *a)
 	return status;
 }
 
-/* The id of the trace that goes on with @id after a reboot; NULL: it was not cut off so, or not yet. */
-static char *successor(struct cli *c, const char *id, bool *cut_off_ret)
+/* The id of the trace that goes on with @id, which was cut off by what; NULL: it was not, or not yet. */
+static char *successor(struct cli *c, const char *id, const char **cut_off_ret)
 {
 	struct cli_reply r = { 0 };
 	char path[64], *next = NULL;
 	const char *code;
 
-	*cut_off_ret = false;
+	*cut_off_ret = NULL;
 	snprintf(path, sizeof(path), "/v1/traces/%s", id);
 	if (cli_call(c, "GET", path, NULL, &r) == CLI_OK && r.status == 200 && r.doc) {
 		code = json_string_value(json_object_get(json_object_get(r.doc, "error"), "code"));
-		*cut_off_ret = code && strcmp(code, "guest.rebooted") == 0;
+		code = code ? code : "";
+		if (strcmp(code, "guest.rebooted") == 0)
+			*cut_off_ret = "rebooted";
+		else if (strcmp(code, "guest.restored") == 0)
+			*cut_off_ret = "put back to a snapshot";
 		if (json_is_string(json_object_get(r.doc, "continued_by")))
 			next = strdup(json_string_value(json_object_get(r.doc, "continued_by")));
 	}
@@ -161,13 +165,13 @@ static char *wait_successor(struct cli *c, const char *id)
 {
 	const struct timespec step = { .tv_nsec = 300 * 1000 * 1000 };
 	struct cli_reply r = { 0 };
-	bool cut_off;
+	const char *cut_off;
 	char path[64], *next = successor(c, id, &cut_off);
 	sigset_t set;
 
 	cli_follow_signals(&set);
 	if (cut_off)
-		fputs("the guest was rebooted; going on when it is up\n", stderr);
+		fprintf(stderr, "the guest was %s; going on when it is up\n", cut_off);
 	while (!next && cut_off && sigtimedwait(&set, NULL, &step) < 0)
 		next = successor(c, id, &cut_off);
 	if (!next)
@@ -288,7 +292,9 @@ int cli_trace(struct cli *c, int argc, char **argv)
 /* What a kernel does is nobody else's business: for the owner only. */
 static int to_file(struct cli *c, const struct trace_args *a, const char *accept)
 {
-	_cleanup_close_ int fd = open(a->output, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	/* definitions between what is dropped are read again */
+	int how = a->limits.max_bytes || a->limits.max_age_ns ? O_RDWR : O_WRONLY;
+	_cleanup_close_ int fd = open(a->output, how | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	int status;
 
 	if (fd < 0)

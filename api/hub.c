@@ -115,7 +115,7 @@ void hub_destroy(struct hub *h)
 }
 
 void hub_client_init(struct hub_client *c, struct MHD_Connection *conn, const void *topic,
-		     bool beats)
+		     const struct identity *who, bool beats)
 {
 	const union MHD_ConnectionInfo *info;
 	int domain = AF_UNIX;
@@ -125,6 +125,7 @@ void hub_client_init(struct hub_client *c, struct MHD_Connection *conn, const vo
 	*c = (struct hub_client){ .conn = conn,
 				  .fd = info ? info->connect_fd : -1,
 				  .topic = topic,
+				  .who = who,
 				  .wants_beat = beats };
 	getsockopt(c->fd, SOL_SOCKET, SO_DOMAIN, &domain, &len);
 	c->half_close_is_end = domain != AF_UNIX;
@@ -169,6 +170,36 @@ void hub_end(struct hub *h)
 	for (struct hub_client *c = h->first; c; c = c->next)
 		wake(c);
 	pthread_mutex_unlock(&h->lock);
+}
+
+void hub_review(struct hub *h, bool (*still)(void *arg, const struct identity *who), void *arg)
+{
+	pthread_mutex_lock(&h->lock);
+	for (struct hub_client *c = h->first; c; c = c->next) {
+		if (c->denied || still(arg, c->who))
+			continue;
+		c->denied = true;
+		wake(c);
+	}
+	pthread_mutex_unlock(&h->lock);
+}
+
+void hub_deny(struct hub *h, struct hub_client *c)
+{
+	pthread_mutex_lock(&h->lock);
+	c->denied = true;
+	wake(c);
+	pthread_mutex_unlock(&h->lock);
+}
+
+bool hub_denied(struct hub *h, const struct hub_client *c)
+{
+	bool denied;
+
+	pthread_mutex_lock(&h->lock);
+	denied = c->denied;
+	pthread_mutex_unlock(&h->lock);
+	return denied;
 }
 
 enum hub_why hub_wait(struct hub *h, struct hub_client *c, bool tick)

@@ -11,6 +11,7 @@
 #include "base/types.h"
 
 struct MHD_Connection;
+struct identity;
 struct hub;
 
 /* A stream's part of it. The owner embeds it; members belong to hub.c. */
@@ -22,7 +23,8 @@ struct hub_client {
 	bool half_close_is_end; /* TCP: a client's FIN cannot be told from its end */
 	bool wants_beat;
 	bool wants_tick; /* once */
-	bool suspended, woken, gone, beat;
+	bool suspended, woken, gone, beat, denied;
+	const struct identity *who; /* the owner's */
 	u64 last_ns; /* CLOCK_MONOTONIC of its last output */
 };
 
@@ -35,10 +37,11 @@ void hub_destroy(struct hub *h);
 
 /**
  * hub_client_init - a stream on @conn that listens to @topic
+ * @who: stays for as long as @c
  * @beats: it says something when it was quiet for a while
  */
 void hub_client_init(struct hub_client *c, struct MHD_Connection *conn, const void *topic,
-		     bool beats);
+		     const struct identity *who, bool beats);
 void hub_add(struct hub *h, struct hub_client *c);
 void hub_remove(struct hub *h, struct hub_client *c);
 
@@ -51,6 +54,19 @@ void hub_wake(struct hub *h, const void *topic);
 
 /** hub_end - wake everybody for good: hub_wait() does not suspend any more */
 void hub_end(struct hub *h);
+
+/**
+ * hub_review - streams of those that @still says no to are denied, and woken
+ *
+ * Context: any thread; @still is called with the hub's lock held.
+ */
+void hub_review(struct hub *h, bool (*still)(void *arg, const struct identity *who), void *arg);
+
+/** hub_deny - the same for one, whoever added it: what it was let in by may have gone before hub_add() */
+void hub_deny(struct hub *h, struct hub_client *c);
+
+/** hub_denied - is it @c's end, whatever there is? */
+bool hub_denied(struct hub *h, const struct hub_client *c);
 
 enum hub_why {
 	HUB_SUSPENDED,

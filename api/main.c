@@ -7,18 +7,23 @@
 #include "api/systemd.h"
 #include "api/tls.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "patcher/guest.h"
 #define LOG_PREFIX "hvftraced"
 #include "base/log.h"
 
 #include <errno.h>
+#include <limits.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
 #define RECOVER_AGAIN_S 10 /* a multiple of the next */
+#define RECOVER_STOP_NS (20 * NSEC_PER_SEC)
 #define LOOK_S          1
 #define HELD_AT_MOST_NS (60 * NSEC_PER_SEC)
 
@@ -111,23 +116,78 @@ static void tell_restored(struct server *srv, u32 n)
 			   json_pack("{s:I}", "count", (json_int_t)n));
 }
 
-static bool recover_now(const char *state_dir, struct server *srv)
-{
-	u32 n = 0;
-	bool all = recover(state_dir, &n);
+/*
+ * Putting guests back, in a thread of its own: a signal, and traces that go on, do not wait for a guest that
+ * hangs. Left to itself when we end meanwhile, which is for guests as if we had been killed: its journal stays.
+ */
+struct recovering {
+	pthread_t thread;
+	char state_dir[PATH_MAX];
+	atomic_bool ended;
+	bool runs;
+	bool all; /* once it has ended: nothing is left */
+	u32 n;
+};
 
-	tell_restored(srv, n);
-	return all;
+static void *recover_thread(void *arg)
+{
+	struct recovering *r = arg;
+
+	r->all = recover(r->state_dir, &r->n);
+	atomic_store(&r->ended, true);
+	return NULL;
+}
+
+static void recover_begin(struct recovering *r)
+{
+	r->n = 0;
+	r->all = false;
+	atomic_store(&r->ended, false);
+	r->runs = pthread_create(&r->thread, NULL, recover_thread, r) == 0;
+	if (!r->runs) /* tried again later */
+		log_error("no thread to put guests back");
+}
+
+/* true: it runs no more. */
+static bool recover_ended(struct recovering *r, struct server *srv)
+{
+	if (!r->runs)
+		return true;
+	if (!atomic_load(&r->ended))
+		return false;
+	pthread_join(r->thread, NULL);
+	r->runs = false;
+	tell_restored(srv, r->n);
+	return true;
+}
+
+static bool recover_wait(struct recovering *r, struct server *srv)
+{
+	const struct timespec step = { .tv_nsec = 20 * 1000 * 1000 };
+	u64 until = monotonic_ns() + RECOVER_STOP_NS;
+
+	while (!recover_ended(r, srv)) {
+		if (monotonic_ns() > until) {
+			log_error("a guest does not let itself be put back; the journal stays");
+			return false;
+		}
+		nanosleep(&step, NULL);
+	}
+	return true;
 }
 
 /* Return: is everything that dead daemons left put back by now? */
-static bool wait_for_signal(const char *state_dir, struct server *srv, const sigset_t *signals,
-			    bool recovered)
+static bool wait_for_signal(const char *state_dir, struct server *srv, const sigset_t *signals)
 {
+	static struct recovering one; /* its thread may still be there when we are not */
 	const struct timespec again = { .tv_sec = LOOK_S };
+	struct recovering *r = &one;
 	unsigned looked = 0;
 	int sig;
 
+	snprintf(r->state_dir, sizeof(r->state_dir), "%s", state_dir);
+	/* what a daemon that died left in guests; who asks for one of these meanwhile does it himself */
+	recover_begin(r);
 	do {
 		sig = sigtimedwait(signals, NULL, &again);
 		if (sig >= 0 || errno != EAGAIN)
@@ -135,13 +195,17 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 		registry_continue(server_registry(srv), server_work(srv));
 		registry_release_held(server_registry(srv), HELD_AT_MOST_NS);
 		looked += LOOK_S;
-		if (looked % RECOVER_AGAIN_S == 0 &&
-		    (registry_left_behind(server_registry(srv)) || !recovered))
-			recovered = recover_now(state_dir, srv);
+		if (recover_ended(r, srv) && looked % RECOVER_AGAIN_S == 0 &&
+		    (registry_left_behind(server_registry(srv)) || !r->all))
+			recover_begin(r);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
-	recovered = recovered && !registry_left_behind(server_registry(srv));
-	return recovered || recover_now(state_dir, srv);
+	if (!recover_wait(r, srv))
+		return false;
+	if (r->all && !registry_left_behind(server_registry(srv)))
+		return true;
+	recover_begin(r);
+	return recover_wait(r, srv) && r->all;
 }
 
 /* From the lock to the last guest put back. Return: 0, or negative with @err. */
@@ -157,7 +221,6 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 	struct server *srv = NULL;
 	unsigned n_failed;
 	bool recovered = true;
-	u32 n_restored = 0;
 	size_t n = 0;
 	int r;
 
@@ -176,10 +239,7 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 		r = serve(sockets, n, srv, err);
 	if (r == 0) {
 		systemd_notify("READY=1");
-		/* what a daemon that died left in guests; who asks for one of these meanwhile does it himself */
-		recovered = recover(o->state_dir, &n_restored);
-		tell_restored(srv, n_restored);
-		recovered = wait_for_signal(o->state_dir, srv, signals, recovered);
+		recovered = wait_for_signal(o->state_dir, srv, signals);
 	}
 	systemd_notify("STOPPING=1");
 	n_failed = server_destroy(srv);

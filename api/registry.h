@@ -47,6 +47,8 @@ struct guest_entry {
 	struct guest *guest; /* for users only */
 };
 
+struct names_kept;
+
 struct trace_entry {
 	struct registry *reg;
 	struct trace_entry *next;
@@ -60,6 +62,7 @@ struct trace_entry {
 	/* the registry's lock: */
 	char continued_by[24]; /* after a reboot, the trace that goes on */
 	char continues[24]; /* the trace that was cut off before this one */
+	bool given_back; /* not persistent: what a snapshot brought of it is out of the guest */
 	bool going_on; /* registry_continue() is at it */
 	pthread_mutex_t op;
 	struct trace *trace; /* for users only */
@@ -67,6 +70,7 @@ struct trace_entry {
 	atomic_bool switched; /* from one tracer to the other, at some time */
 	u64 lost_told, lost_told_ns; /* watch.c */
 	bool failure_told;
+	_Atomic(struct names_kept *) names; /* names_then.c */
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };
 
@@ -140,9 +144,10 @@ must_check int registry_trace_start(struct guest_entry *g, const struct body_tra
 /**
  * registry_continue - after reboots: renew guests that persistent traces were cut off in, and start these again
  *
- * A persistent trace that failed with guest.rebooted gets a successor, persistent as well, as soon as the
+ * A persistent trace that failed with guest.rebooted or guest.restored gets a successor, persistent as well, as soon as the
  * guest's new kernel is up. The one before the one that was cut off is deleted then: a guest that reboots
- * without end is not to fill our memory. Each is tried in a worker of its own. Context: one thread, every now and then.
+ * without end is not to fill our memory. Of any trace that failed with guest.restored what the snapshot
+ * brought is put back. Each is tried in a worker of its own. Context: one thread, every now and then.
  */
 void registry_continue(struct registry *reg, struct work *work);
 

@@ -16,19 +16,22 @@ void registry_continued_by(struct trace_entry *t, char id_ret[24])
 	pthread_mutex_unlock(&t->reg->lock);
 }
 
-/* Was it cut off, and is nobody going on with it yet? Then the caller is. Context: a user of @t. */
+/*
+ * Was it cut off, and is nobody going on with it yet? Then the caller is. Of one that is not persistent, too,
+ * when a snapshot brought back what it had armed. Context: a user of @t.
+ */
 static bool claim(struct trace_entry *t)
 {
 	struct trace_info info;
-	bool mine = false;
+	bool mine = false, restored;
 
-	if (!t->persistent)
-		return false;
 	trace_get_info(t->trace, &info);
-	if (info.state != TRACE_FAILED || info.error.code != ERR_GUEST_REBOOTED)
+	restored = info.error.code == ERR_GUEST_RESTORED;
+	if (info.state != TRACE_FAILED ||
+	    !(restored || (t->persistent && info.error.code == ERR_GUEST_REBOOTED)))
 		return false;
 	pthread_mutex_lock(&t->reg->lock);
-	if (!t->continued_by[0] && !t->going_on && !t->reg->closing)
+	if (!t->continued_by[0] && !t->given_back && !t->going_on && !t->reg->closing)
 		mine = t->going_on = true;
 	pthread_mutex_unlock(&t->reg->lock);
 	return mine;
@@ -72,8 +75,7 @@ static int start_again(struct trace_entry *t, struct err *err)
 	memcpy(next->continues, t->id, sizeof(t->id));
 	pthread_mutex_unlock(&t->reg->lock);
 	forget_older(t);
-	log_info("trace %s goes on as %s in the new kernel of guest %s", t->id, next->id,
-		 t->guest->name);
+	log_info("trace %s of guest %s goes on as %s", t->id, t->guest->name, next->id);
 	registry_trace_put(next);
 	return 0;
 }
@@ -91,7 +93,14 @@ static int go_on(struct trace_entry *t, struct err *err)
 	guest_lock(g);
 	r = guest_renew(g, err);
 	guest_unlock(g);
-	return r < 0 ? r : start_again(t, err);
+	if (r < 0)
+		return r;
+	if (t->persistent)
+		return start_again(t, err);
+	pthread_mutex_lock(&t->reg->lock);
+	t->given_back = true;
+	pthread_mutex_unlock(&t->reg->lock);
+	return 0;
 }
 
 /* In a worker, as a user of the trace. */

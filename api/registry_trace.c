@@ -2,6 +2,7 @@
 /* The daemon's traces. See registry.h. */
 #include "api/events.h"
 #include "api/hub.h"
+#include "api/names_then.h"
 #include "api/registry_impl.h"
 #define LOG_PREFIX "registry"
 #include "base/log.h"
@@ -21,6 +22,7 @@ void trace_entry_unref(struct trace_entry *t)
 		return;
 	guest_entry_unref(t->guest);
 	json_decref(t->request);
+	names_kept_destroy(atomic_load(&t->names));
 	pthread_mutex_destroy(&t->op);
 	free(t);
 }
@@ -151,6 +153,8 @@ void registry_trace_opts(const struct body_trace *body, struct trace_opts *ret)
 		.cgroup = body->cgroup,
 		.string_max = body->string_max,
 		.fd_paths = body->fd_paths,
+		.env = body->env,
+		.raw = body->raw,
 		.overwrite = body->overwrite,
 		.buffer_records = body->buffer_records,
 	};

@@ -19,7 +19,6 @@
 #define REQUEST_MAX_BODY   2097152 /* room for 20,000 names of functions of 100 bytes each */
 
 #define REQUEST_MAX_UNKNOWN 8192 /* of a body from somebody without a role */
-#define REQUEST_COOKIE      "hvftrace" /* the token of a browser */
 
 struct MHD_Connection;
 struct MHD_Response;
@@ -38,7 +37,6 @@ struct reply {
 	const char *policy; /* Content-Security-Policy; NULL for none; static storage */
 	char etag[REPLY_ETAG_SIZE]; /* "" for none */
 	bool varies; /* another Accept-Encoding may get another body */
-	char cookie[AUTH_TOKEN_TEXT + 96]; /* "" for none */
 	bool is_stream; /* @response goes on as long as its reader */
 	bool immutable; /* the body never changes during the daemon's life */
 	struct MHD_Response *response; /* a stream, already made; NULL for @body */

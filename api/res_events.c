@@ -18,6 +18,7 @@
 
 struct event_stream {
 	struct hub_client client;
+	struct identity who;
 	struct server *srv;
 	bool sse, ended;
 	u64 after;
@@ -132,6 +133,13 @@ static ssize_t read_events(void *cls, uint64_t pos, char *buf, size_t max)
 	while (s->off == s->out.len) {
 		if (s->ended)
 			return MHD_CONTENT_READER_END_OF_STREAM;
+		if (hub_denied(hub, &s->client)) {
+			buf_reset(&s->out);
+			s->off = 0;
+			put_own(s, "end", ",\"reason\":\"token_removed\"");
+			s->ended = true;
+			continue;
+		}
 		if (fill(s))
 			continue;
 		switch (hub_wait(hub, &s->client, false)) {
@@ -180,7 +188,8 @@ static struct MHD_Response *create(struct request *rq, bool sse, u64 after)
 	s->after = after;
 	if (sse)
 		sse_head(&s->out);
-	hub_client_init(&s->client, rq->conn, server_events(rq->srv), true);
+	s->who = rq->who;
+	hub_client_init(&s->client, rq->conn, server_events(rq->srv), &s->who, true);
 	resp = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, read_events, s, on_freed);
 	if (!resp) {
 		buf_deinit(&s->out);
@@ -188,6 +197,8 @@ static struct MHD_Response *create(struct request *rq, bool sse, u64 after)
 		return NULL;
 	}
 	hub_add(server_hub(rq->srv), &s->client);
+	if (!auth_still(server_auth(rq->srv), &s->who))
+		hub_deny(server_hub(rq->srv), &s->client);
 	return resp;
 }
 

@@ -4,6 +4,7 @@
  * also of a trace that runs on. A format that writes all of it at the end takes them at once, on the
  * worker's thread, into its temporary file; the others take them as the client does.
  */
+#include "api/names_then.h"
 #include "api/registry.h"
 #include "api/resources.h"
 #include "api/server.h"
@@ -39,6 +40,7 @@ struct export_job {
 	struct export *export;
 	enum stage stage;
 	u64 after, until; /* sequence numbers: the last one taken, the last one wanted */
+	struct names_then names;
 	struct buf out;
 	size_t off; /* what of @out was sent */
 	struct trace_record recs[EXPORT_BATCH];
@@ -64,7 +66,6 @@ static void put_gap(struct export_job *j, u64 next_seq)
 static bool take_batch(struct export_job *j, struct trace *t)
 {
 	struct trace_page page = { .buf = j->recs, .max = EXPORT_BATCH };
-	struct output_names names = stream_names(t);
 	struct err err = { 0 };
 	int r = trace_read(t, j->after, &page, &err);
 
@@ -72,13 +73,14 @@ static bool take_batch(struct export_job *j, struct trace *t)
 		put_gap(j, MIN(page.oldest_seq, j->until + 1));
 		return j->after < j->until;
 	}
-	trace_names_lock(t);
+	names_then_begin(&j->names, j->trace, j->after);
 	for (size_t i = 0; i < page.n && j->recs[i].seq <= j->until; i++) {
 		put_gap(j, j->recs[i].seq);
-		export_record(j->export, &j->out, &j->recs[i], &names);
+		names_then_at(&j->names, j->recs[i].seq);
+		export_record(j->export, &j->out, &j->recs[i], &j->names.names);
 		j->after = j->recs[i].seq;
 	}
-	trace_names_unlock(t);
+	names_then_end(&j->names);
 	return r == 0 && page.n && j->after < j->until;
 }
 
@@ -168,7 +170,7 @@ static bool add_disposition(struct MHD_Response *resp, const struct trace_entry 
 
 /* Context: a user of @t */
 static int job_start(struct export_job *j, struct trace_entry *t, const struct export_opts *opts,
-		     bool head_only, struct err *err)
+		     struct err *err)
 {
 	struct output_meta meta = { 0 };
 	struct trace_info info = { 0 };
@@ -185,29 +187,34 @@ static int job_start(struct export_job *j, struct trace_entry *t, const struct e
 	j->until = info.n_records;
 	meta.zero_mono_ns = info.zero_mono_ns;
 	r = export_create(j->format, &meta, opts, &j->export, err);
-	if (r < 0 || head_only)
+	if (r < 0)
 		return r;
 	export_head(j->export, &j->out);
 	if (info.n_lost) /* where they were is not kept */
 		export_lost(j->export, &j->out, info.n_lost);
-	/* sorting, too, which comes before the first byte: the HTTP thread is not to do that */
-	while ((j->format->flags & EXPORT_LATE) && j->stage != STAGE_DONE && !j->out.len) {
+	return 0;
+}
+
+/* Sorting, too, which comes before the first byte: the HTTP thread is not to do that. No user of the trace */
+static int job_build(struct export_job *j, struct err *err)
+{
+	int r = 0;
+
+	while (r == 0 && j->stage != STAGE_DONE && !j->out.len) {
 		if (j->stage == STAGE_RECORDS)
 			take_records(j);
 		else if (!export_end(j->export, &j->out))
 			j->stage = STAGE_DONE;
 		r = export_check(j->export, err);
-		if (r < 0)
-			return r;
 	}
-	return 0;
+	return r;
 }
 
-static void answer(struct request *rq, struct trace_entry *t, const struct export_format *f,
-		   const struct export_opts *opts)
+/* NULL: the problem is the reply. Context: a user of @t */
+static struct export_job *job_create(struct request *rq, struct trace_entry *t,
+				     const struct export_format *f, const struct export_opts *opts)
 {
 	struct export_job *j;
-	struct MHD_Response *resp;
 	struct err err = { 0 };
 	struct problem p;
 
@@ -215,35 +222,50 @@ static void answer(struct request *rq, struct trace_entry *t, const struct expor
 		atomic_fetch_sub(&n_exports, 1);
 		problem_from_code(&p, PROBLEM_STREAMS, "%d exports are open already", EXPORTS_MAX);
 		request_problem(rq, &p);
-		return;
+		return NULL;
 	}
 	j = calloc(1, sizeof(*j));
 	if (!j) {
 		atomic_fetch_sub(&n_exports, 1);
 		request_json(rq, 503, NULL);
-		return;
+		return NULL;
 	}
 	j->format = f;
-	if (job_start(j, t, opts, strcmp(rq->method, "HEAD") == 0, &err) < 0) {
-		job_free(j);
+	names_then_init(&j->names);
+	if (job_start(j, t, opts, &err) == 0)
+		return j;
+	job_free(j);
+	request_error(rq, &err);
+	return NULL;
+}
+
+/* From here on nobody waits for us: the records of a trace that is deleted meanwhile are said to be lost. */
+static void answer(struct request *rq, struct export_job *j)
+{
+	bool late = (j->format->flags & EXPORT_LATE) && strcmp(rq->method, "HEAD") != 0;
+	struct trace_entry *t = j->trace;
+	struct MHD_Response *resp;
+	struct err err = { 0 };
+
+	if (late && job_build(j, &err) < 0) {
+		on_response_freed(j);
 		request_error(rq, &err);
 		return;
 	}
 	resp = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EXPORT_BLOCK, read_export, j,
 						 on_response_freed);
 	if (!resp) {
-		job_free(j);
+		on_response_freed(j);
 		request_json(rq, 503, NULL);
 		return;
 	}
-	registry_stream_begin(t);
-	if (!add_disposition(resp, t, f)) {
+	if (!add_disposition(resp, t, j->format)) {
 		MHD_destroy_response(resp);
 		request_json(rq, 503, NULL);
 		return;
 	}
 	rq->reply.status = 200;
-	rq->reply.type = f->media_type;
+	rq->reply.type = j->format->media_type;
 	rq->reply.response = resp;
 }
 
@@ -289,6 +311,7 @@ void res_traces_export(struct request *rq)
 {
 	const struct export_format *f = take_format(rq);
 	struct export_opts opts = { .tmp_dir = registry_state_dir(server_registry(rq->srv)) };
+	struct export_job *j;
 	struct trace_entry *t;
 	struct err err = { 0 };
 
@@ -298,6 +321,10 @@ void res_traces_export(struct request *rq)
 		request_error(rq, &err);
 		return;
 	}
-	answer(rq, t, f, &opts);
+	j = job_create(rq, t, f, &opts);
+	if (j)
+		registry_stream_begin(t); /* which is a reference, too */
 	registry_trace_put(t);
+	if (j)
+		answer(rq, j);
 }

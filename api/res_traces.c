@@ -2,6 +2,7 @@
 /* /v1/traces, /v1/traces/{t} and what hangs below it, except the stream. */
 #include "api/body.h"
 #include "api/docs.h"
+#include "api/names_then.h"
 #include "api/registry.h"
 #include "api/resources.h"
 #include "api/server.h"
@@ -335,8 +336,9 @@ void res_traces_delete(struct request *rq)
  * at least. Return: the seq that one goes on after.
  */
 static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, bool full, u64 after,
-		     struct sys_out *calls, const struct output_names *names)
+		     struct sys_out *calls, struct names_then *then)
 {
+	const struct output_names *names = &then->names;
 	bool any = false;
 
 	for (size_t k = 0; k < n; k++) {
@@ -344,6 +346,7 @@ static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, b
 
 		if (any)
 			buf_adds(b, ",\n");
+		names_then_at(then, recs[k].seq);
 		if (calls)
 			sys_out_record(calls, b, &recs[k], names);
 		else
@@ -366,16 +369,17 @@ static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, b
 static void add_page(struct buf *b, struct trace_entry *t, const struct trace_record *recs,
 		     size_t n, bool full, u64 after, struct sys_out *calls)
 {
-	struct output_names names = stream_names(t->trace);
+	struct names_then names;
 	struct trace_info i = { 0 };
 
 	trace_get_info(t->trace, &i);
 	buf_addf(b, "{\"records\":%llu,\"lost\":%llu,\"state\":\"%s\",\"items\":[",
 		 (unsigned long long)i.n_records, (unsigned long long)i.n_lost,
 		 state_names[i.state]);
-	trace_names_lock(t->trace);
+	names_then_init(&names);
+	names_then_begin(&names, t, after);
 	after = add_items(b, recs, n, full, after, calls, &names);
-	trace_names_unlock(t->trace);
+	names_then_end(&names);
 	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
 

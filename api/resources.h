@@ -49,9 +49,6 @@ void res_traces_records(struct request *rq);
 void res_events_list(struct request *rq);
 void res_events_stream(struct request *rq);
 
-/* res_session.c */
-void res_session_create(struct request *rq);
-
 /* res_stream.c */
 void res_traces_stream(struct request *rq);
 

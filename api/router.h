@@ -13,7 +13,6 @@ enum route_flags {
 	ROUTE_INLINE = 1, /* never waits: may run on the HTTP thread */
 	ROUTE_BODY = 2, /* takes a JSON body */
 	ROUTE_STREAM = 4, /* answers with a stream */
-	ROUTE_SECRET = 8, /* its body is nobody's business */
 };
 
 struct route {

@@ -220,8 +220,6 @@ static enum MHD_Result queue_reply(struct request *rq)
 	if (rp->status == 401)
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_WWW_AUTHENTICATE,
 					      "Bearer realm=\"hvftrace\"");
-	if (rp->cookie[0])
-		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_SET_COOKIE, rp->cookie);
 	if (rp->allow[0])
 		ok &= MHD_add_response_header(resp, MHD_HTTP_HEADER_ALLOW, rp->allow);
 	if (rp->is_stream) {
@@ -275,10 +273,8 @@ static void note_change(struct request *rq)
 		return;
 	snprintf(operation, sizeof(operation), "%s %s", rq->route->method, rq->route->path);
 	e.operation = operation;
-	if (!(rq->route->flags & ROUTE_SECRET)) {
-		e.body = rq->body.data;
-		e.body_len = rq->body.len;
-	}
+	e.body = rq->body.data;
+	e.body_len = rq->body.len;
 	audit_add(rq->srv->audit, &e);
 }
 
@@ -448,7 +444,9 @@ int server_create(const struct server_opts *opts, struct server **ret, struct er
 	if (r == 0)
 		r = registry_create(opts->state_dir, srv->hub, srv->events, &srv->registry, err);
 	if (r == 0)
-		r = watch_create(srv->registry, srv->events, &srv->watch, err);
+		r = watch_create(
+			&(struct watch_opts){ srv->registry, srv->events, srv->auth, srv->hub },
+			&srv->watch, err);
 	if (r < 0) {
 		registry_destroy(srv->registry);
 		events_destroy(srv->events);

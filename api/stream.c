@@ -4,6 +4,7 @@
 
 #include "api/audit.h"
 #include "api/hub.h"
+#include "api/names_then.h"
 #include "api/registry.h"
 #include "api/server.h"
 #include "api/sse.h"
@@ -31,12 +32,13 @@ struct stream {
 	enum stream_on_close on_close;
 	struct identity who;
 	bool ended; /* nothing comes after what is in @out */
+	bool denied; /* its client may not have it any more */
 	u64 after; /* the last sequence number that was sent or reported lost */
 	u64 lost_seen; /* of the trace's own losses, how many were reported */
 	u64 lost_here; /* records that were overwritten before this client took them */
 	struct output_meta meta;
-	struct output_names names; /* the trace's, while it is in use */
-	u64 seq; /* of the record that is being written */
+	struct names_then then;
+	const struct output_names *names; /* the trace's, while it is in use */
 	struct rec_writer *writer; /* STREAM_RECORDING */
 	struct out_layout *layout; /* STREAM_TEXT */
 	struct sys_out *sys; /* syscalls, all but STREAM_RECORDING */
@@ -94,43 +96,6 @@ bool stream_choose(const char *accept, enum stream_format *ret)
 	return false;
 }
 
-static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
-{
-	return trace_sym(arg, addr, ret, off_ret);
-}
-
-/* As of the record that is being written. */
-static bool sym_then(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
-{
-	struct stream *s = arg;
-
-	return trace_sym_then(s->trace->trace, s->seq, addr, ret, off_ret);
-}
-
-static bool func_then(void *arg, u64 ip, struct kernel_func *ret)
-{
-	struct stream *s = arg;
-
-	return trace_func(s->trace->trace, ip, ret);
-}
-
-static bool func(void *arg, u64 ip, struct kernel_func *ret)
-{
-	return trace_func(arg, ip, ret);
-}
-
-static const char *enumerator(void *arg, const struct kernel_val *v, s64 val)
-{
-	return trace_enumerator(arg, v, val);
-}
-
-struct output_names stream_names(struct trace *t)
-{
-	return (struct output_names){
-		.sym = sym, .func = func, .arg = t, .enumerator = enumerator
-	};
-}
-
 /* For what is left of a trace that is gone. */
 static bool no_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
@@ -139,6 +104,21 @@ static bool no_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	*ret = (struct kernel_sym){ 0 };
 	*off_ret = 0;
 	return false;
+}
+
+static const struct output_names no_names = { .sym = no_sym };
+
+/* From here to end_names(), as a user of the trace, addresses have names. */
+static void begin_names(struct stream *s)
+{
+	names_then_begin(&s->then, s->trace, s->after);
+	s->names = &s->then.names;
+}
+
+static void end_names(struct stream *s)
+{
+	s->names = &no_names;
+	names_then_end(&s->then);
 }
 
 static bool is_json(const struct stream *s)
@@ -171,7 +151,7 @@ static void put_lost(struct stream *s, u64 count, u64 seq)
 		rec_writer_lost(s->writer, &s->out, count);
 		break;
 	default:
-		out_layout_lost(s->layout, &s->out, count, &s->names);
+		out_layout_lost(s->layout, &s->out, count, s->names);
 	}
 }
 
@@ -180,21 +160,21 @@ static void put_record(struct stream *s, const struct trace_record *r)
 	size_t from = s->out.len;
 
 	if (s->sys) {
-		sys_out_record(s->sys, &s->out, r, &s->names);
+		sys_out_record(s->sys, &s->out, r, s->names);
 		frame_seq(s, from, r->seq);
 		return;
 	}
 	switch (s->format) {
 	case STREAM_NDJSON:
 	case STREAM_SSE:
-		out_json_record(&s->out, r, &s->names);
+		out_json_record(&s->out, r, s->names);
 		frame_seq(s, from, r->seq);
 		break;
 	case STREAM_RECORDING:
-		rec_writer_add(s->writer, &s->out, r, &s->names);
+		rec_writer_add(s->writer, &s->out, r, s->names);
 		break;
 	default:
-		out_layout_record(s->layout, &s->out, r, &s->names);
+		out_layout_record(s->layout, &s->out, r, s->names);
 	}
 }
 
@@ -229,7 +209,7 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 	} else if (s->format == STREAM_RECORDING)
 		rec_writer_end(s->writer, &s->out, &s->meta);
 	else if (s->layout)
-		out_layout_flush(s->layout, &s->out, &s->names);
+		out_layout_flush(s->layout, &s->out, s->names);
 	s->ended = true;
 }
 
@@ -265,7 +245,7 @@ static void fill_from(struct stream *s, struct trace *t)
 	}
 	for (size_t k = 0; k < page.n; k++) {
 		put_gap(s, s->recs[k].seq);
-		s->seq = s->recs[k].seq;
+		names_then_at(&s->then, s->recs[k].seq);
 		put_record(s, &s->recs[k]);
 		s->after = s->recs[k].seq;
 	}
@@ -277,19 +257,16 @@ static void fill_from(struct stream *s, struct trace *t)
 /* What a layout holds back must not wait for a record that may not come. */
 static void put_held(struct stream *s)
 {
-	struct output_names names = { .sym = no_sym };
 	bool used = s->layout && registry_trace_use(s->trace);
 
-	if (used) {
-		names = (struct output_names){ .sym = sym_then, .func = func_then, .arg = s };
-		trace_names_lock(s->trace->trace);
-	}
+	if (used)
+		begin_names(s);
 	if (s->layout && !used)
 		out_layout_forget(s->layout);
 	if (s->layout)
-		out_layout_flush(s->layout, &s->out, &names);
+		out_layout_flush(s->layout, &s->out, s->names);
 	if (used) {
-		trace_names_unlock(s->trace->trace);
+		end_names(s);
 		registry_trace_unuse(s->trace);
 	}
 }
@@ -314,11 +291,9 @@ static bool fill(struct stream *s)
 	buf_reset(&s->out);
 	s->off = 0;
 	if (registry_trace_use(s->trace)) {
-		s->names = (struct output_names){ .sym = sym_then, .func = func_then, .arg = s };
-		trace_names_lock(s->trace->trace);
+		begin_names(s);
 		fill_from(s, s->trace->trace);
-		trace_names_unlock(s->trace->trace);
-		s->names = (struct output_names){ .sym = no_sym };
+		end_names(s);
 		registry_trace_unuse(s->trace);
 	} else {
 		/* deleted under us: what we had not sent yet is gone, and so are names */
@@ -331,6 +306,21 @@ static bool fill(struct stream *s)
 	return s->out.len || s->ended;
 }
 
+/* Ended for a reason that is not the trace's. */
+static void end_early(struct stream *s, const char *reason)
+{
+	put_end(s, &(struct trace_info){ .n_records = s->after, .n_lost = s->lost_seen }, reason);
+}
+
+static void deny(struct stream *s)
+{
+	buf_reset(&s->out);
+	s->off = 0;
+	s->denied = true;
+	put_held(s);
+	end_early(s, "token_removed");
+}
+
 static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 {
 	struct stream *s = cls;
@@ -340,6 +330,10 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 	while (s->off == s->out.len) {
 		if (s->ended)
 			return MHD_CONTENT_READER_END_OF_STREAM;
+		if (hub_denied(server_hub(s->srv), &s->client)) {
+			deny(s);
+			continue;
+		}
 		if (fill(s))
 			continue;
 		switch (hub_wait(server_hub(s->srv), &s->client,
@@ -353,10 +347,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 			break;
 		case HUB_ENDING:
 			put_held(s);
-			put_end(s,
-				&(struct trace_info){ .n_records = s->after,
-						      .n_lost = s->lost_seen },
-				"daemon_stopping");
+			end_early(s, "daemon_stopping");
 			break;
 		case HUB_CLIENT_GONE:
 			return MHD_CONTENT_READER_END_WITH_ERROR;
@@ -459,7 +450,7 @@ static void on_response_freed(void *cls)
 	struct stream *s = cls;
 
 	hub_remove(server_hub(s->srv), &s->client);
-	if (s->on_close != STREAM_CLOSE_KEEP && !s->ended)
+	if (s->on_close != STREAM_CLOSE_KEEP && (!s->ended || s->denied))
 		begin_leaving(s);
 	registry_stream_end(s->trace);
 	stream_free(s);
@@ -560,8 +551,9 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->after = opts->after;
 	s->on_close = opts->on_close;
 	s->who = *opts->who;
-	s->names.sym = no_sym;
-	hub_client_init(&s->client, conn, t, is_json(s));
+	s->names = &no_names;
+	names_then_init(&s->then);
+	hub_client_init(&s->client, conn, t, &s->who, is_json(s));
 	stream_fill_meta(&s->meta, t, s->after);
 	trace_get_info(t->trace, &info);
 	if (s->after) /* who goes on has been told of those before */
@@ -579,5 +571,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	}
 	registry_stream_begin(t);
 	hub_add(server_hub(srv), &s->client);
+	if (!auth_still(server_auth(srv), &s->who))
+		hub_deny(server_hub(srv), &s->client);
 	return 0;
 }

@@ -55,9 +55,6 @@ struct stream_opts {
  */
 must_check int stream_take_after(struct request *rq, u64 *after_ret, bool *ended_ret);
 
-/** stream_names - what an output needs to name addresses of a trace */
-struct output_names stream_names(struct trace *t);
-
 /** stream_fill_meta - what heads say of @t; @after: where one begins. Context: a user of @t */
 void stream_fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after);
 

@@ -2,7 +2,9 @@
 /* Looking after guests and traces. See watch.h. */
 #include "api/watch.h"
 
+#include "api/auth.h"
 #include "api/events.h"
+#include "api/hub.h"
 #include "api/registry.h"
 #include "base/clock.h"
 
@@ -21,8 +23,8 @@ struct watch {
 	pthread_mutex_t lock; /* ending */
 	pthread_cond_t end;
 	pthread_t thread;
-	struct registry *reg;
-	struct events *events;
+	struct watch_opts on;
+	u64 auth_changes; /* of them, those that streams were looked through for */
 	bool ending;
 };
 
@@ -50,7 +52,7 @@ static void look_at_trace(struct watch *w, struct trace_entry *t)
 				    json_integer((json_int_t)(i.n_lost - t->lost_told)));
 		json_object_set_new(more, "lost", json_integer((json_int_t)i.n_lost));
 		json_object_set_new(more, "records", json_integer((json_int_t)i.n_records));
-		events_add(w->events, "records_lost", more);
+		events_add(w->on.events, "records_lost", more);
 		t->lost_told = i.n_lost;
 		t->lost_told_ns = monotonic_ns();
 	}
@@ -60,9 +62,9 @@ static void look_at_trace(struct watch *w, struct trace_entry *t)
 	more = trace_event(t);
 	json_object_set_new(more, "code", json_string(err_code_name(i.error.code)));
 	json_object_set_new(more, "detail", json_text(i.error.msg));
-	events_add(w->events, "trace_failed", more);
+	events_add(w->on.events, "trace_failed", more);
 	if (i.error.code == ERR_GUEST_REBOOTED)
-		events_add(w->events, "guest_rebooted",
+		events_add(w->on.events, "guest_rebooted",
 			   json_pack("{s:s}", "guest", t->guest->name));
 }
 
@@ -71,7 +73,7 @@ static void look_at_traces(struct watch *w)
 	struct trace_entry **all;
 	size_t n;
 
-	all = registry_traces(w->reg, NULL, &n);
+	all = registry_traces(w->on.reg, NULL, &n);
 	for (size_t k = 0; all && k < n; k++) {
 		look_at_trace(w, all[k]);
 		registry_trace_put(all[k]);
@@ -86,18 +88,33 @@ static void look_at_guests(struct watch *w)
 	struct guest_info i;
 	size_t n;
 
-	all = registry_guests(w->reg, &n);
+	all = registry_guests(w->on.reg, &n);
 	for (size_t k = 0; all && k < n; k++) {
 		i = (struct guest_info){ 0 };
 		guest_info(all[k]->guest, &i);
 		if (i.state && strcmp(i.state, "gone") == 0 && !all[k]->gone_told) {
 			all[k]->gone_told = true;
-			events_add(w->events, "guest_gone",
+			events_add(w->on.events, "guest_gone",
 				   json_pack("{s:s}", "guest", all[k]->name));
 		}
 		registry_guest_put(all[k]);
 	}
 	free(all);
+}
+
+static bool still(void *arg, const struct identity *who)
+{
+	return auth_still(arg, who);
+}
+
+static void look_at_tokens(struct watch *w)
+{
+	u64 changes = auth_changes(w->on.auth);
+
+	if (changes == w->auth_changes)
+		return;
+	w->auth_changes = changes;
+	hub_review(w->on.hub, still, w->on.auth);
 }
 
 static void *watch(void *arg)
@@ -115,6 +132,7 @@ static void *watch(void *arg)
 			continue;
 		pthread_mutex_unlock(&w->lock);
 		look_at_traces(w);
+		look_at_tokens(w);
 		if (monotonic_ns() - guests_at >= GUESTS_NS) {
 			look_at_guests(w);
 			guests_at = monotonic_ns();
@@ -125,7 +143,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-int watch_create(struct registry *reg, struct events *ev, struct watch **ret, struct err *err)
+int watch_create(const struct watch_opts *opts, struct watch **ret, struct err *err)
 {
 	struct watch *w = calloc(1, sizeof(*w));
 	pthread_condattr_t attr;
@@ -133,8 +151,8 @@ int watch_create(struct registry *reg, struct events *ev, struct watch **ret, st
 
 	if (!w)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to look after guests");
-	w->reg = reg;
-	w->events = ev;
+	w->on = *opts;
+	w->auth_changes = auth_changes(w->on.auth);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);

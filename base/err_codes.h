@@ -40,6 +40,7 @@
 	X(ERR_GUEST_UNSUPPORTED, "guest.unsupported",          422, "this kernel is not supported; the detail says what is missing") \
 	X(ERR_GUEST_MEMORY,      "guest.bad_memory",           422, "the guest's own tables do not make sense")             \
 	X(ERR_GUEST_REBOOTED,    "guest.rebooted",             410, "detach, then attach to the kernel that runs now")      \
+	X(ERR_GUEST_RESTORED,    "guest.restored",             410, "a snapshot was loaded: start the trace again")         \
 	X(ERR_GUEST_ATTACHED,    "guest.already_attached",     409, "detach first, or use the guest that is attached")      \
 	X(ERR_GUEST_BUSY,        "guest.text_busy",            409, "the guest itself is changing its text; try again")     \
 	X(ERR_GUEST_NO_ROOM,     "guest.no_room",              422, "no padding is left in the guest's kernel for the gate") \

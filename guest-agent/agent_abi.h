@@ -35,7 +35,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 6
+#define AGENT_ABI_VERSION 7
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -316,7 +316,8 @@ struct agent_header {
 	agent_u32 enabled; /* H: 0 makes every tracer return at once */
 	agent_u32 mode; /* AGENT_MODE_*; change only while not enabled */
 	agent_u32 n_pids; /* H: 0 traces every task; else only pids[0..n_pids) */
-	agent_u32 pad;
+	agent_u32
+		epoch; /* H: another after each change of the armed sites; a snapshot has an older one */
 	agent_u32 pids[AGENT_MAX_PIDS];
 	agent_u64 lost_nocpu; /* records of CPUs with no ring; agent counts */
 	agent_u32 nr_frames; /* a power of two */

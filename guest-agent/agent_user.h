@@ -35,7 +35,7 @@
 #define AGENT_USER_STRINGS 2 /* an array of pointers to strings, up to NULL: a record each */
 #define AGENT_USER_COUNT   3 /* how many pointers there are up to NULL; no bytes */
 #define AGENT_USER_IOVEC   4 /* what struct iovec[] points to: a record each, of at most each bytes */
-#define AGENT_USER_ARGS    5 /* argv of the program that an execve() has just begun */
+#define AGENT_USER_ARGS    5 /* argv of the program that an execve() has just begun; with ENV: envp */
 #define AGENT_USER_FD \
 	6 /* what descriptor base is of: inode number, file system's magic number, path; counted 1: deleted */
 
@@ -45,6 +45,7 @@
 #define AGENT_USER_ERROR   0x20 /* with AT_EXIT: only when it failed */
 #define AGENT_USER_RET     0x04 /* at most as many as it returned, times each */
 #define AGENT_USER_LEN_PTR 0x08 /* len is of a pointer to the length, 32 bits */
+#define AGENT_USER_ENV     0x40 /* of ARGS */
 #define AGENT_USER_SP      0x10 /* at the program's stack pointer + ptr_at, whatever base is */
 
 #define AGENT_USER_RESULT   0xfe /* base: what the call returned */
@@ -66,8 +67,8 @@ struct agent_user_step {
 	agent_u16 each;
 	agent_s16
 		ptr_at; /* offset from base of the pointer to the bytes; negative: they are at base */
-	agent_s16
-		len_at; /* offset from base of how many there are, 64 bits under each, else 32; negative: none */
+	/* offset from base of how many there are, a word of the program's if each > 1, else 32 bits; negative: none */
+	agent_s16 len_at;
 	agent_u32 max; /* bytes, at most */
 	agent_u32 tag;
 	agent_u32 if_mask, if_value;
@@ -76,7 +77,7 @@ struct agent_user_step {
 
 /* Where things are in the guest's structures; 0 where they are not known: then nothing is told of them. */
 struct agent_where {
-	agent_u32 task_mm, mm_arg_start, mm_arg_end;
+	agent_u32 task_mm, mm_arg_start, mm_arg_end, mm_env_start, mm_env_end;
 	agent_u32 task_status; /* thread_info.status */
 	agent_u32 task_cred, cred_uid;
 	agent_u32 task_cgroups, css_set_cgroup, cgroup_node, node_id;

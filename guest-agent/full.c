@@ -484,10 +484,13 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 		take_stack(&c, r->cell, &r->cell, bp, outer);
 	if (c.what & AGENT_SITE_SYSCALL)
 		state |= user_state(&c, r, state);
+	/* interrupts are off once for whose call it is, the record and what is read first */
+	if (state & AGENT_FRAME_USER && !c.gate)
+		(void)gate_open(&c);
 	f = follow(&c, r, state, outer, &p);
+	if (f && f->state & AGENT_FRAME_USER)
+		f->state = (f->state & ~(agent_u32)AGENT_FRAME_USER) | user_entry(&c, r->arg[0]);
 	gate_close(&c);
-	if (unlikely(f && f->state & AGENT_FRAME_USER))
-		f->state |= user_entry(&c, r->arg[0]);
 }
 
 /* function_full_call: function_trace_call, with arguments, task switches and callers */
@@ -509,8 +512,6 @@ void full_function_entry(struct full_regs *r, agent_u64 bp)
 static void tell_return(struct call *c, const struct agent_frame *f,
 			const struct full_return_regs *r, agent_u64 bp)
 {
-	c->n_stack = 0;
-	c->gate = NULL;
 	if (f->state & AGENT_FRAME_THRESHOLD) {
 		if (ticks_of(c, f) < c->h->threshold)
 			return;
@@ -542,6 +543,8 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_
 	c.h = header();
 	c.task = this_task();
 	c.pid = task_pid(c.task);
+	c.n_stack = 0;
+	c.gate = NULL;
 	has_cpu = find_cpu(&c);
 	if (unlikely(!has_cpu)) /* its frame goes into the first CPU's list */
 		use_cpu(&c, 0);

@@ -68,7 +68,69 @@ static agent_s64 reserve(const struct call *c, agent_u32 n)
 	return (agent_s64)at;
 }
 
+/*
+ * The slots of a reservation of several: a record's own, and those of its DATA, which are filled first. What is the
+ * same for all of them is worked out once; that takes some stack, so it is for system calls.
+ */
+struct room {
+	agent_u64 *first; /* the record's */
+	agent_u64 first_w0;
+	agent_u64 *slot; /* the next DATA's */
+	agent_u64 w0;
+	agent_u64 *ring, *end;
+	agent_u64 low36; /* of DATA, without context */
+};
+
 /* SLOT and STORE */
+static inline void put_slot(agent_u64 *slot, agent_u64 w0, agent_u64 w1, agent_u64 low36)
+{
+	agent_u64 check = w0 ^ low36 ^ (w1 << AGENT_CHECK_ROTATE | w1 >> (64 - AGENT_CHECK_ROTATE));
+
+	check = check * AGENT_CHECK_MUL >> AGENT_CHECK_SHIFT << AGENT_CHECK_SHIFT;
+	WRITE_ONCE(slot[0], w0);
+	WRITE_ONCE(slot[1], w1);
+	WRITE_ONCE(slot[2], check | low36);
+}
+
+static inline void next_slot(struct room *m)
+{
+	m->slot += AGENT_RECORD_BYTES / sizeof(*m->slot);
+	if (unlikely(m->slot == m->end)) {
+		m->slot = m->ring;
+		m->w0 += 1ull << AGENT_LAP_SHIFT;
+	}
+}
+
+static inline void open_room(const struct call *c, agent_s64 index, struct room *m)
+{
+	const struct agent_header *h = c->h;
+	agent_u64 slots = h->ring_slots, bytes = slots * AGENT_RECORD_BYTES;
+	agent_u64 lap = ((agent_u64)index >> __builtin_ctz(h->ring_slots)) + 1;
+
+	m->ring = in_data(h, h->ring_off + c->cpu_no * bytes);
+	m->end = (agent_u64 *)((char *)m->ring + bytes);
+	m->slot = (agent_u64 *)((char *)m->ring +
+				((agent_u64)index & (slots - 1)) * AGENT_RECORD_BYTES);
+	m->w0 = lap << AGENT_LAP_SHIFT | (c->tsc & AGENT_TSC_MASK);
+	m->low36 = AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid;
+	m->first = m->slot;
+	m->first_w0 = m->w0;
+	next_slot(m);
+}
+
+static inline void put_data(struct room *m, agent_u64 context, agent_u64 word)
+{
+	put_slot(m->slot, m->w0, word, context << AGENT_CTX_SHIFT | m->low36);
+	next_slot(m);
+}
+
+/* Last: a reader that finds it has its DATA. */
+static inline void put_record(const struct room *m, agent_u64 w1, agent_u64 low36)
+{
+	put_slot(m->first, m->first_w0, w1, low36);
+}
+
+/* One slot. */
 static void store(const struct call *c, agent_s64 index, agent_u64 w1, agent_u64 low36)
 {
 	const struct agent_header *h = c->h;
@@ -166,17 +228,19 @@ static agent_u32 task_uid(const struct call *c)
 static agent_u32 task_cgroup(const struct call *c)
 {
 	const struct agent_where *w = &c->h->where;
-	agent_u64 p, id = 0, saved;
+	agent_u64 p, id = 0, saved = 0;
 
 	if (!w->task_cgroups)
 		return 0;
-	saved = irq_save();
+	if (!c->gate) /* where it is open there are none anyway */
+		saved = irq_save();
 	p = peek(c->task + w->task_cgroups);
 	p = in_kernel(c, p) ? peek(p + w->css_set_cgroup) : 0;
 	p = in_kernel(c, p) ? peek(p + w->cgroup_node) : 0;
 	if (in_kernel(c, p))
 		id = peek(p + w->node_id);
-	irq_restore(saved);
+	if (!c->gate)
+		irq_restore(saved);
 	return (agent_u32)id;
 }
 
@@ -185,13 +249,24 @@ static agent_u64 who(const struct call *c)
 	return (agent_u64)task_cgroup(c) << 32 | task_uid(c);
 }
 
+/* Low 36 bits of its record: the context is the call's, not that of the gate. */
+static agent_u64 low36_of(const struct call *c, agent_u32 type)
+{
+	agent_u64 low36 = record_low36(c->task, c->pid, type);
+
+	if (c->gate && c->irqs)
+		low36 &= ~((agent_u64)AGENT_CTX_IRQS_OFF << AGENT_CTX_SHIFT);
+	return low36;
+}
+
 /* A GRAPH_ENTRY of a system call's handler, or a FUNCTION. As record_call(). */
 __attribute__((noinline)) static bool record_syscall(const struct call *c, agent_u32 type,
 						     agent_u32 parent, const struct full_regs *r)
 {
 	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
-	agent_u64 regs = call_regs(r), low36 = record_low36(c->task, c->pid, type);
+	agent_u64 regs = call_regs(r), low36 = low36_of(c, type);
 	bool nr = regs && c->what & AGENT_SITE_NR, is_who = c->h->options & AGENT_OPT_WHO;
+	struct room m;
 	agent_s64 at;
 
 	if (n > AGENT_MAX_ARGS)
@@ -203,14 +278,14 @@ __attribute__((noinline)) static bool record_syscall(const struct call *c, agent
 		count(&c->cpu->lost);
 		return false;
 	}
+	open_room(c, at, &m);
 	for (agent_u32 i = 0; i < n; i++)
-		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, call_reg(c, regs, i));
+		put_data(&m, AGENT_DATA_ARG | i, call_reg(c, regs, i));
 	if (nr)
-		store_data(c, at + 1 + n, AGENT_DATA_NR | is_call32(c),
-			   call_reg(c, regs, AGENT_MAX_ARGS));
+		put_data(&m, AGENT_DATA_NR | is_call32(c), call_reg(c, regs, AGENT_MAX_ARGS));
 	if (is_who)
-		store_data(c, at + 1 + n + nr, AGENT_DATA_WHO, who(c));
-	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
+		put_data(&m, AGENT_DATA_WHO, who(c));
+	put_record(&m, (agent_u64)parent << 32 | c->ip, low36);
 	return true;
 }
 
@@ -259,14 +334,14 @@ static agent_u32 string_len(agent_u64 p, agent_u32 max)
 }
 
 /* Byte by byte: it may lie anywhere, and what is behind it is not looked at. */
-static void store_bytes(const struct call *c, agent_s64 at, agent_u64 p, agent_u32 n)
+static void store_bytes(struct room *m, agent_u64 p, agent_u32 n)
 {
 	for (agent_u32 i = 0; i * 8 < n; i++) {
 		agent_u64 word = 0;
 
 		for (agent_u32 k = 0; k < 8 && i * 8 + k < n; k++)
 			word |= (agent_u64)byte_at(p + i * 8 + k) << (8 * k);
-		store_data(c, at + i, AGENT_DATA_BYTES | i, word);
+		put_data(m, AGENT_DATA_BYTES | i, word);
 	}
 }
 
@@ -281,15 +356,17 @@ static bool record_piece(const struct call *c, agent_u32 number, agent_u64 key, 
 {
 	agent_u64 low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
 	agent_s64 at = reserve(c, 3 + (n + 7) / 8);
+	struct room m;
 
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
 		return false;
 	}
-	store_bytes(c, at + 3, from, n);
-	store_data(c, at + 2, AGENT_DATA_KEY, key);
-	store_data(c, at + 1, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
-	store(c, at, c->ip, low36);
+	open_room(c, at, &m);
+	put_data(&m, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
+	put_data(&m, AGENT_DATA_KEY, key);
+	store_bytes(&m, from, n);
+	put_record(&m, c->ip, low36);
 	return true;
 }
 

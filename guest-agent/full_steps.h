@@ -59,24 +59,31 @@ static const struct agent_user_step *first_step(const struct call *c, agent_u32 
 	return (const struct agent_user_step *)in_data(c->h, c->h->steps_off) + i;
 }
 
-/* After the entry's record. Return: AGENT_FRAME_RETRY bits */
+/*
+ * After the entry's record, and a tick later. Return: what is left for the call's end: AGENT_FRAME_USER if
+ * anything is, and AGENT_FRAME_RETRY bits. Most calls that only pass memory on have nothing left.
+ */
 __attribute__((noinline)) static agent_u32 user_entry(struct call *c, agent_u64 regs)
 {
 	struct user_read u = { .c = c, .regs = regs };
-	agent_u32 n, retry = 0;
+	agent_u32 n, left = 0;
 
+	c->tsc++;
 	u.s = first_step(c, &n);
 	for (agent_u32 i = 0; i < n; i++, u.s++) {
 		agent_u32 flags = READ_ONCE(u.s->flags);
 
 		u.key = u.s->tag;
-		if (!(flags & AGENT_USER_AT_EXIT) && step_applies(&u) && !read_step(&u) &&
-		    i < RETRIES)
-			retry |= (agent_u32)AGENT_FRAME_RETRY << i;
+		if (!step_applies(&u))
+			; /* nor does it at the end */
+		else if (flags & AGENT_USER_AT_EXIT)
+			left |= AGENT_FRAME_USER;
+		else if (!read_step(&u) && i < RETRIES)
+			left |= AGENT_FRAME_USER | (agent_u32)AGENT_FRAME_RETRY << i;
 		if (flags & AGENT_USER_LAST)
 			break;
 	}
-	return retry;
+	return left;
 }
 
 /*
@@ -86,7 +93,7 @@ __attribute__((noinline)) static agent_u32 user_entry(struct call *c, agent_u64 
 __attribute__((noinline)) static void user_exit(struct call *c, agent_u64 regs, agent_u32 state,
 						agent_u64 ret)
 {
-	struct user_read u = { .c = c, .regs = regs, .ret = ret, .at_exit = true };
+	struct user_read u = { .c = c, .regs = regs, .ret = ret };
 	bool failed = ret >= -(agent_u64)4095;
 	agent_u32 n;
 

@@ -21,7 +21,6 @@ struct user_read {
 	agent_u64 regs;
 	agent_u64 key; /* without number */
 	agent_u64 ret; /* of the call; at its end */
-	bool at_exit;
 };
 
 /* The bytes of one record, as words; the compiler knows no memset() here. */
@@ -37,13 +36,13 @@ static inline bool in_process(void)
 /*
  * By the guest's copy_from_user_nofault(): Linux v6.1 and v6.12 mm/maccess.c. With page faults disabled it fails
  * where it would have to wait, it checks the range itself, and a fault in it is the guest's own exception
- * table's. The gate is open for no longer than that.
+ * table's. The gate is open for no longer than that; for the first read of an entry it is already.
  */
 static bool from_user(const struct user_read *u, void *dst, agent_u64 from, agent_u32 n)
 {
 	agent_u64 failed;
 
-	if (!(u->c->h->calls & AGENT_CALL_COPY) || !gate_open(u->c))
+	if (!(u->c->h->calls & AGENT_CALL_COPY) || (!u->c->gate && !gate_open(u->c)))
 		return false;
 	failed = guest_call_copy((agent_u64)dst, from, n, 0);
 	gate_close(u->c);
@@ -77,27 +76,27 @@ static void record_user(const struct user_read *u, agent_u32 number, agent_u64 b
 	struct call *c = u->c;
 	agent_u64 low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
 	agent_u32 words = (n + 7) / 8;
+	struct room m;
 	agent_s64 at;
 
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	if (!u->at_exit)
-		c->tsc = rdtsc();
 	at = reserve(c, 3 + words);
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
 		return;
 	}
+	open_room(c, at, &m);
+	put_data(&m, AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER, (agent_u64)there << 32 | n);
+	put_data(&m, AGENT_DATA_KEY,
+		 u->key | bits | (agent_u64)(number & 0xffff) << AGENT_USER_NUMBER_SHIFT);
 	for (agent_u32 i = 0; i < words; i++) {
 		agent_u64 word = b->word[i];
 
 		if (i == words - 1 && n & 7)
 			word &= (1ull << 8 * (n & 7)) - 1;
-		store_data(c, at + 3 + i, AGENT_DATA_BYTES | i, word);
+		put_data(&m, AGENT_DATA_BYTES | i, word);
 	}
-	store_data(c, at + 2, AGENT_DATA_KEY,
-		   u->key | bits | (agent_u64)(number & 0xffff) << AGENT_USER_NUMBER_SHIFT);
-	store_data(c, at + 1, AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER, (agent_u64)there << 32 | n);
-	store(c, at, c->ip, low36);
+	put_record(&m, c->ip, low36);
 }
 
 static void record_failed(const struct user_read *u, agent_u32 number)
@@ -232,15 +231,18 @@ static bool read_iovec(const struct user_read *u, agent_u64 from, agent_u64 n)
 static bool read_args(const struct user_read *u)
 {
 	const struct agent_where *w = &u->c->h->where;
+	bool env = u->s->flags & AGENT_USER_ENV;
+	agent_u32 from_at = env ? w->mm_env_start : w->mm_arg_start;
+	agent_u32 end_at = env ? w->mm_env_end : w->mm_arg_end;
 	agent_u64 mm, from, end;
 
-	if (!w->task_mm || !w->mm_arg_start || !w->mm_arg_end)
+	if (!w->task_mm || !from_at || !end_at)
 		return false;
 	mm = peek(u->c->task + w->task_mm);
 	if (!in_kernel(u->c, mm))
 		return false;
-	from = peek(mm + w->mm_arg_start);
-	end = peek(mm + w->mm_arg_end);
+	from = peek(mm + from_at);
+	end = peek(mm + end_at);
 	if (end < from || end - from > 0xffffffff)
 		return false;
 	return read_bytes(u, from, at_most((agent_u32)(end - from), u->s->max),
@@ -272,7 +274,8 @@ static bool find_bytes(const struct user_read *u, agent_u64 *from_ret, agent_u64
 	}
 	if (s->len_at >= 0) {
 		n = 0;
-		if (!from_user(u, &n, base + (agent_u32)s->len_at, s->each > 1 ? 8 : 4))
+		if (!from_user(u, &n, base + (agent_u32)s->len_at,
+			       s->each > 1 && !is_compat(u) ? 8 : 4))
 			return false;
 	}
 	if (s->ptr_at >= 0 && !(s->flags & AGENT_USER_SP) &&

@@ -470,8 +470,16 @@ bool agent_left_cpu(struct guest *g, u32 cpu, u32 on_cpu_off)
 
 int agent_write_header(struct guest *g, size_t off, const void *v, size_t n, struct err *err)
 {
-	int rc = vm_view_write(g->agent.view, off, v, n);
+	int rc;
 
+	if (!agent_is_in_view(g)) {
+		if (vm_state(g->vm) != VM_GONE)
+			return err_set(
+				err, -ESTALE, ERR_GUEST_RESTORED, g->agent.data,
+				"the agent's memory is not what it was: a snapshot was loaded");
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
+	}
+	rc = vm_view_write(g->agent.view, off, v, n);
 	if (rc)
 		return err_set(err, rc, ERR_VMM_GONE, g->agent.data,
 			       "cannot write the agent's header");

@@ -38,6 +38,17 @@ void agent_forget(struct guest *g);
  */
 bool agent_left_cpu(struct guest *g, u32 cpu, u32 on_cpu_off);
 
+/**
+ * agent_is_in_view - is what the view shows still the agent's data, of this session?
+ *
+ * A snapshot that is loaded puts another time's memory there, which may be anybody's: asked before each
+ * write. No lock needed while a trace runs. Also false when it cannot be read.
+ */
+bool agent_is_in_view(const struct guest *g);
+
+/** agent_next_epoch - the armed sites have changed; told in the header, when there is one */
+void agent_next_epoch(struct guest *g);
+
 /** agent_write_header - write a member of struct agent_header at @off; the guest sees it at once */
 must_check int agent_write_header(struct guest *g, size_t off, const void *v, size_t n,
 				  struct err *err);

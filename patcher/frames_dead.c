@@ -245,14 +245,20 @@ static int give_back(struct frames *f, u32 n)
 {
 	const u64 free_slot = 0;
 	const u32 entry = n + 1;
-	u64 head = f->tail;
+	u64 head = f->tail, tail = f->tail;
 	int rc = 0;
 
 	if (!f->discard)
 		rc = f->io.data_read(f->io.arg, offsetof(struct agent_header, reclaim_head), &head,
 				     sizeof(head));
+	if (!rc && !f->discard)
+		rc = f->io.data_read(f->io.arg, offsetof(struct agent_header, reclaim_tail), &tail,
+				     sizeof(tail));
 	if (rc)
 		return rc;
+	/* nobody but us writes it: it is of another time */
+	if (tail != f->tail)
+		return -ESTALE;
 	if (head > f->tail || f->tail - head >= f->nr)
 		return 0;
 	rc = f->io.data_write(f->io.arg, frames_off_of(f, n) + offsetof(struct agent_frame, slot),

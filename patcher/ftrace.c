@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Call sites. See ftrace.h. */
+#define LOG_PREFIX "ftrace"
 #include "patcher/ftrace.h"
 
 #include "base/cleanup.h"
 #include "base/fault.h"
+#include "base/log.h"
 #include "guest-agent/agent_abi.h"
+#include "patcher/agent.h"
 #include "patcher/interlock.h"
 #include "patcher/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define JOURNAL_SPARE 1024u /* call sites noted in vain before that is worth a new file */
 
 /* What one site holds and what it will hold. */
 static int plan_site(struct guest *g, u32 site, struct text_change *c, struct err *err)
@@ -149,6 +154,7 @@ int ftrace_make_call(struct guest *g, const u32 *site, size_t n, struct ftrace_c
 	count(g->armed, m, counts_ret);
 	counts_ret->n_in_use += before.n_in_use;
 	counts_ret->n_gone += before.n_gone;
+	agent_next_epoch(g);
 	fault_point("arm.done");
 	return 0;
 }
@@ -219,6 +225,7 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
+	agent_next_epoch(g);
 	return interlock_out(g, err);
 }
 
@@ -277,6 +284,7 @@ int ftrace_make_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret, 
 	memcpy(g->armed + g->n_armed, c, m * sizeof(*c));
 	g->n_armed += m;
 	text_sort(g->armed, g->n_armed);
+	agent_next_epoch(g);
 	return rc;
 }
 
@@ -299,6 +307,17 @@ static bool still_ours(struct guest *g, struct text_change *c)
 	return true;
 }
 
+/* Sites that went away with their modules are noted in the journal still, and more with each that comes. */
+static void shorten_journal(struct guest *g)
+{
+	struct err err = { 0 };
+
+	if (journal_state(g->journal)->n_text < 2 * g->n_armed + JOURNAL_SPARE)
+		return;
+	if (text_keep_in_journal(g, g->armed, g->n_armed, JOURNAL_SITE, &err))
+		log_warn("%s: %s; it stays longer than it need be", g->target, err.msg);
+}
+
 int ftrace_sort_out(struct guest *g, struct ftrace_counts *counts_ret, struct err *err)
 {
 	size_t kept = 0, n_todo = 0, n_gone;
@@ -317,6 +336,8 @@ int ftrace_sort_out(struct guest *g, struct ftrace_counts *counts_ret, struct er
 		rc = text_apply(g, g->armed, g->n_armed, err);
 	if (rc)
 		return rc;
+	if (n_gone)
+		shorten_journal(g);
 	count(g->armed, g->n_armed, counts_ret);
 	counts_ret->n_gone += n_gone;
 	return 0;

@@ -52,6 +52,8 @@ static int data_write(void *arg, u64 off, const void *buf, size_t len)
 {
 	const struct guest *g = arg;
 
+	if (!agent_is_in_view(g))
+		return -ESTALE;
 	return vm_view_write(g->agent.view, off, buf, len);
 }
 
@@ -63,7 +65,8 @@ static bool is_ours(void *arg)
 
 	return guest_same_kernel(g) &&
 	       !guest_read(g, g->agent.data, &h, offsetof(struct agent_header, enabled), NULL) &&
-	       h.magic == AGENT_MAGIC && h.session == g->agent.header.session;
+	       h.magic == AGENT_MAGIC && h.session == g->agent.header.session &&
+	       agent_is_in_view(g);
 }
 
 static int task_offsets(struct guest *g, struct frames *f, struct err *err)
@@ -137,12 +140,19 @@ void graph_forget(struct guest *g)
 	free(graph);
 }
 
-static int failed(const struct guest *g, int rc, struct err *err)
+static int failed(struct guest *g, int rc, struct err *err)
 {
 	if (rc == -ENOMEM)
 		return err_set(err, rc, ERR_NO_MEMORY, 0, "no memory for return addresses");
 	if (rc == -ESRCH)
 		return err_set(err, rc, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
+	if (rc == -ESTALE && guest_same_kernel(g)) {
+		guest_note_restored(g);
+		return err_set(
+			err, rc, ERR_GUEST_RESTORED, 0,
+			"the agent's frames are of an earlier time: a snapshot of %s was loaded",
+			g->target);
+	}
 	if (rc == -ESTALE)
 		return err_set(err, rc, ERR_GUEST_REBOOTED, 0, "%s was rebooted", g->target);
 	return err_set(err, rc, ERR_GUEST_MEMORY, g->agent.data,
@@ -237,12 +247,16 @@ static int settle(struct guest *g, u64 deadline, struct err *err)
  */
 static bool all_ram_is_known(struct guest *g)
 {
-	const struct vm_ram *last = vm_ram(g->vm, vm_ram_count(g->vm) - 1);
+	const struct vm_ram *last;
 	u64 addr, max_pfn;
 
-	return !kernel_sym(g->k, "max_pfn", &addr) &&
-	       !guest_read(g, addr, &max_pfn, sizeof(max_pfn), NULL) &&
-	       max_pfn <= (last->base.v + last->len_bytes) / PAGE_SIZE;
+	if (kernel_sym(g->k, "max_pfn", &addr) ||
+	    guest_read(g, addr, &max_pfn, sizeof(max_pfn), NULL))
+		return false;
+	last = vm_ram(g->vm, vm_ram_count(g->vm) - 1);
+	if (max_pfn > (last->base.v + last->len_bytes) / PAGE_SIZE && vm_more_ram(g->vm))
+		last = vm_ram(g->vm, vm_ram_count(g->vm) - 1);
+	return max_pfn <= (last->base.v + last->len_bytes) / PAGE_SIZE;
 }
 
 /* The dead, what can be put back, and, once nobody is on the way, what was on the way then. */

@@ -13,6 +13,7 @@
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/interlock.h"
+#include "patcher/remains.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
 
@@ -20,12 +21,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define KERNEL_HALF   (1ull << 63)
-#define LIVE_SAMPLES  20
-#define LIVE_POLL_NS  (10 * NSEC_PER_MSEC)
-#define CR4_PAE       0x20
-#define KPTI_USER_BIT 0x1000ull /* v6.1 arch/x86/include/asm/pgtable.h PTI_PGTABLE_SWITCH_BIT */
 
 void guest_sleep_ns(u64 ns)
 {
@@ -65,139 +60,6 @@ int guest_percpu_gs(struct guest *g, const char *alone, const char *hot_member, 
 	return 0;
 }
 
-/* struct sym_mem over a vm */
-static int mem_read(void *arg, gva_t addr, void *buf, size_t len)
-{
-	struct vm *vm = arg;
-
-	return vm_read(vm, addr, buf, len, NULL);
-}
-
-static int mem_read_phys(void *arg, gpa_t addr, void *buf, size_t len)
-{
-	struct vm *vm = arg;
-
-	return vm_read_phys(vm, addr, buf, len, NULL);
-}
-
-static bool mem_next_populated(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
-{
-	struct vm *vm = arg;
-
-	return vm_next_populated(vm, from, start_ret, len_ret);
-}
-
-/* Does this table map the candidate's text to where the candidate lies? */
-static bool root_maps(struct vm *vm, u64 cr3, u64 cr4, const struct kernel_location *loc)
-{
-	struct vm_mapping m;
-
-	vm_set_root(vm, gpa(cr3 & 0x000ffffffffff000ull), cr4 & (1u << 12) ? 5 : 4);
-	return !vm_walk(vm, loc->text, &m, NULL) && m.gpa.v == loc->image.v;
-}
-
-/*
- * The last word on a candidate: a vCPU's own page table. A vCPU in user mode under KPTI has a table
- * without kernel text; the kernel's is its neighbour.
- */
-static bool confirm(void *arg, const struct kernel_location *loc)
-{
-	struct vm *vm = arg;
-	bool any = false;
-
-	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
-		struct vm_regs r;
-
-		if (vm_vcpu_regs(vm, i, &r, NULL))
-			continue;
-		any = true;
-		if (root_maps(vm, r.cr3, r.cr4, loc) ||
-		    root_maps(vm, r.cr3 & ~KPTI_USER_BIT, r.cr4, loc))
-			return true;
-	}
-	return !any; /* nobody to ask: the candidate's own consistency has to do */
-}
-
-/*
- * Does some vCPU run on our kernel's page tables? What a reboot leaves in RAM may look alive for long.
- * One sample proves life but not death: the process whose table it named may end before we walk it.
- */
-static bool kernel_is_live(struct guest *g)
-{
-	const struct kernel_location *loc = kernel_location(g->k);
-	bool live = confirm(g->vm, loc);
-
-	for (int i = 1; !live && i < LIVE_SAMPLES; i++) {
-		guest_sleep_ns(LIVE_POLL_NS);
-		live = confirm(g->vm, loc);
-	}
-	vm_set_root(g->vm, loc->root, loc->levels);
-	return live;
-}
-
-/* No kernel was found: is it since there is none yet? */
-static bool in_firmware(struct vm *vm)
-{
-	u32 n = 0;
-
-	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
-		struct vm_regs r;
-
-		if (vm_vcpu_regs(vm, i, &r, NULL))
-			continue;
-		n++;
-		if (r.user_mode || ((r.rip & KERNEL_HALF) && (r.cr4 & CR4_PAE)))
-			return false;
-	}
-	return n > 0;
-}
-
-static int check_booted(struct guest *g, const struct kernel *k, struct err *err)
-{
-	s64 running;
-	u64 addr;
-	u32 state;
-	int rc;
-
-	if (kernel_sym(k, "system_state", &addr) || kernel_btf_enum(k, "SYSTEM_RUNNING", &running))
-		return 0;
-	rc = guest_read(g, addr, &state, sizeof(state), err);
-	if (!rc && state < (u32)running)
-		rc = err_set(err, -EAGAIN, ERR_GUEST_FIRMWARE, addr,
-			     "the guest's kernel is still booting");
-	return rc;
-}
-
-static int find_kernel(struct guest *g, struct err *err)
-{
-	struct kernel_location loc;
-	struct kernel *k = NULL;
-	struct sym_mem mem;
-	u64 start = monotonic_ns();
-	int rc;
-
-	guest_mem(g, &mem);
-	rc = kernel_locate(&mem, confirm, g->vm, &loc, err);
-	if (rc == -ENOENT && in_firmware(g->vm))
-		return err_set(
-			err, -EAGAIN, ERR_GUEST_FIRMWARE, 0,
-			"no kernel in memory yet: the guest is in firmware or its boot loader");
-	if (rc)
-		return rc;
-	vm_set_root(g->vm, loc.root, loc.levels);
-	rc = kernel_load(&mem, &loc, &k, err);
-	g->find_ns = monotonic_ns() - start;
-	if (!rc)
-		rc = check_booted(g, k, err);
-	if (rc) {
-		kernel_destroy(k);
-		return rc;
-	}
-	kernel_destroy(g->k);
-	g->k = k;
-	return 0;
-}
-
 static int keep_vmcoreinfo(struct guest *g, struct err *err)
 {
 	gva_t data;
@@ -234,7 +96,7 @@ bool guest_same_kernel(struct guest *g)
 	gva_t data;
 	u64 size;
 
-	if (!kernel_is_live(g) || read_boot_id(g) != g->boot_id)
+	if (!guest_kernel_is_live(g) || read_boot_id(g) != g->boot_id)
 		return false;
 	if (!g->vmcoreinfo || !kernel_vmcoreinfo(g->k, &data, &size))
 		return true;
@@ -242,14 +104,22 @@ bool guest_same_kernel(struct guest *g)
 	       !memcmp(now, g->vmcoreinfo, (size_t)g->vmcoreinfo_bytes);
 }
 
+void guest_note_restored(struct guest *g)
+{
+	g->restored = true;
+}
+
 int guest_check_alive(struct guest *g, struct err *err)
 {
+	bool same;
 	int rc;
 
 	if (vm_state(g->vm) == VM_GONE)
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
-	if (guest_same_kernel(g))
+	same = guest_same_kernel(g);
+	if (same && !g->restored && remains_agent_stays(g))
 		return 0;
+	g->restored = same;
 	graph_forget(g);
 	if (g->claimed) /* a drain may still be reading through the view */
 		g->agent.loaded = false;
@@ -260,9 +130,15 @@ int guest_check_alive(struct guest *g, struct err *err)
 	g->armed = NULL;
 	g->n_armed = 0;
 	rc = journal_forget(g->journal, err);
-	return rc ? rc
-		  : err_set(err, -ESTALE, ERR_GUEST_REBOOTED, 0,
-			    "%s runs another kernel than at attach: it was rebooted", g->target);
+	if (rc)
+		return rc;
+	if (same)
+		return err_set(
+			err, -ESTALE, ERR_GUEST_RESTORED, 0,
+			"the memory of %s was put back to an earlier time: a snapshot was loaded",
+			g->target);
+	return err_set(err, -ESTALE, ERR_GUEST_REBOOTED, 0,
+		       "%s runs another kernel than at attach: it was rebooted", g->target);
 }
 
 /* The journal is of the kernel that runs now, or of one that was there before a reboot. */
@@ -328,6 +204,32 @@ static int start_journal(struct guest *g, struct err *err)
 	return journal_set_ident(g->journal, &id, err);
 }
 
+static void forget_baseline(struct guest *g)
+{
+	free(g->baseline);
+	g->baseline = NULL;
+	free(g->baseline_ip);
+	g->baseline_ip = NULL;
+	g->n_baseline = 0;
+}
+
+/* Call sites as they are; what an agent that came with the memory has armed is put back first. */
+static int take_stock(struct guest *g, struct err *err)
+{
+	bool found = false;
+	int rc;
+
+	forget_baseline(g);
+	rc = baseline_take(g, err);
+	if (!rc)
+		rc = remains_find(g, &found, err);
+	if (rc || !found)
+		return rc;
+	rc = replay(g, err);
+	forget_baseline(g);
+	return rc ? rc : baseline_take(g, err);
+}
+
 static void guest_free(struct guest *g)
 {
 	if (!g)
@@ -337,8 +239,7 @@ static void guest_free(struct guest *g)
 	journal_close(g->journal);
 	kernel_destroy(g->k);
 	vm_detach(g->vm);
-	free(g->baseline);
-	free(g->baseline_ip);
+	forget_baseline(g);
 	free(g->vmcoreinfo);
 	free(g->armed);
 	pthread_mutex_destroy(&g->lock);
@@ -363,11 +264,11 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 		rc = journal_open(opts->state_dir, vm_pid(g->vm), vm_pid_start_time(g->vm),
 				  &g->journal, err);
 	if (!rc)
-		rc = opts->boot_ns ? boot_hold(g, opts->boot_ns, err) : find_kernel(g, err);
+		rc = opts->boot_ns ? boot_hold(g, opts->boot_ns, err) : guest_find_kernel(g, err);
 	if (!rc)
 		rc = start_journal(g, err);
 	if (!rc)
-		rc = baseline_take(g, err);
+		rc = take_stock(g, err);
 	if (rc) {
 		guest_free(g);
 		return rc;
@@ -425,6 +326,10 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 		else
 			rc = 0;
 		journal_discard(no_cleanup_ptr(g->journal));
+	} else if (gone.code == ERR_GUEST_RESTORED) {
+		log_info("%s", gone.msg);
+		rc = guest_renew(g, err);
+		r.verified = !rc;
 	} else if (!rc) {
 		rc = give_all_back(g, &r, err);
 	} else {
@@ -496,12 +401,12 @@ int guest_renew(struct guest *g, struct err *err)
 
 	if (!rc)
 		return 0;
-	if (alive.code != ERR_GUEST_REBOOTED)
+	if (alive.code != ERR_GUEST_REBOOTED && alive.code != ERR_GUEST_RESTORED)
 		return err_set(err, rc, alive.code, alive.addr, "%s", alive.msg);
 	if (g->claimed)
 		return err_set(err, -EBUSY, ERR_CONFLICT, 0,
 			       "a trace of the old kernel has not ended");
-	rc = find_kernel(g, err);
+	rc = guest_find_kernel(g, err);
 	if (rc) { /* it stays the kernel that is no more */
 		loc = kernel_location(g->k);
 		vm_set_root(g->vm, loc->root, loc->levels);
@@ -509,14 +414,14 @@ int guest_renew(struct guest *g, struct err *err)
 	}
 	free(g->vmcoreinfo);
 	g->vmcoreinfo = NULL;
-	free(g->baseline);
-	g->baseline = NULL;
-	free(g->baseline_ip);
-	g->baseline_ip = NULL;
-	g->n_baseline = 0;
+	forget_baseline(g);
 	g->site_ns = g->window_ns = 0;
 	rc = start_journal(g, err);
-	return rc ? rc : baseline_take(g, err);
+	if (!rc)
+		rc = take_stock(g, err);
+	if (!rc)
+		g->restored = false;
+	return rc;
 }
 
 int guest_refresh(struct guest *g, bool fresh, struct err *err)
@@ -540,11 +445,6 @@ struct vm *guest_vm(struct guest *g)
 struct kernel *guest_kernel(struct guest *g)
 {
 	return g->k;
-}
-
-void guest_mem(struct guest *g, struct sym_mem *ret)
-{
-	*ret = (struct sym_mem){ mem_read, mem_read_phys, mem_next_populated, g->vm };
 }
 
 void guest_lock(struct guest *g)

@@ -90,16 +90,21 @@ must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
 /**
  * guest_check_alive - does the kernel that we attached to still run?
  *
- * When it does not, all that we had in it is forgotten: agent, armed sites, journal; nothing of that
- * exists any more. Context: guest lock held. Return: 0; -ESTALE (guest.rebooted); -ESRCH (vmm.gone).
+ * And is its memory what we made of it? When not, all that we had in it is forgotten: agent, armed sites,
+ * journal; nothing of that exists any more, or it is of an earlier time (remains.h).
+ * Context: guest lock held. Return: 0; -ESTALE (guest.rebooted, guest.restored); -ESRCH (vmm.gone).
  */
 must_check int guest_check_alive(struct guest *g, struct err *err);
+
+/** guest_note_restored - a proof was found that the guest's memory was put back to an earlier time. Context:
+ * guest lock held. */
+void guest_note_restored(struct guest *g);
 
 /**
  * guest_renew - after a reboot: find the kernel that runs now
  *
- * Everything is found out anew, as at attach; nothing in the guest is changed. Whoever took a kernel_ref() keeps
- * the old tables. Context: guest lock held. Return: 0, also when it still is the same kernel; -EAGAIN it boots
+ * Everything is found out anew, as at attach; what a restored guest's memory brought of an agent is put back.
+ * Whoever took a kernel_ref() keeps the old tables. Context: guest lock held. Return: 0, also when it still is the same kernel; -EAGAIN it boots
  * (guest.in_firmware); -EBUSY a trace has not ended (conflict); what kernel_locate() and kernel_load() return.
  */
 must_check int guest_renew(struct guest *g, struct err *err);

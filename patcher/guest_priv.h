@@ -59,6 +59,7 @@ struct guest {
 	double window_ns; /* and of the window itself: of stopping and letting go */
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */
+	bool restored; /* its memory was put back to an earlier time: see remains.h; until guest_renew() */
 	u64 find_ns, lend_ns;
 	u64 returns_restored; /* by the last agent_unload() */
 };
@@ -72,6 +73,17 @@ void guest_sleep_ns(u64 ns);
  * Context: guest lock held, no window open; up to 5 s. Return: as vm_pause(). Undo: vm_resume().
  */
 must_check int guest_pause(struct guest *g, struct err *err);
+
+/**
+ * guest_find_kernel - the kernel that runs, into g->k; the page table that its memory is read through is set
+ *
+ * On failure g->k stays, and the page table is perhaps another's. Return: 0; what kernel_locate() and
+ * kernel_load() return; -EAGAIN (guest.firmware) there is none yet.
+ */
+must_check int guest_find_kernel(struct guest *g, struct err *err);
+
+/** guest_kernel_is_live - does a vCPU run on the page tables of g->k? Looks for up to 200 ms. */
+bool guest_kernel_is_live(struct guest *g);
 
 /** guest_read - vm_read() under a short name: @addr is a guest virtual address */
 must_check int guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err);

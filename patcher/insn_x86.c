@@ -141,3 +141,26 @@ bool insn_find_call(const u8 *code, size_t len, u64 rdi, size_t *off_ret)
 	}
 	return false;
 }
+
+bool insn_leads_to(u64 ip, const u8 *code, size_t len, u64 target)
+{
+	ZydisDecodedInstruction i;
+	ZydisDecoder decoder;
+	s32 rel32;
+
+	if (ZYAN_FAILED(
+		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)))
+		return false;
+	for (size_t at = 0; at < len; at += i.length) {
+		if (ZYAN_FAILED(
+			    ZydisDecoderDecodeInstruction(&decoder, NULL, code + at, len - at, &i)))
+			return false;
+		if (!ends_straight_line(&i))
+			continue;
+		if ((code[at] != 0xe8 && code[at] != 0xe9) || i.length != MCOUNT_INSN_SIZE)
+			return false;
+		memcpy(&rel32, code + at + 1, sizeof(rel32));
+		return ip + at + MCOUNT_INSN_SIZE + (u64)(s64)rel32 == target;
+	}
+	return false;
+}

@@ -251,6 +251,25 @@ int interlock_out(struct guest *g, struct err *err)
 	return 0;
 }
 
+int interlock_look(struct guest *g, u64 *site_ret, u8 call_ret[5], struct err *err)
+{
+	return find_hook(g, site_ret, call_ret, err);
+}
+
+bool interlock_was(struct guest *g, u64 code, struct text_change *c)
+{
+	u64 field = code + (u64)(interlock_fix_lock - interlock_start), target;
+	struct kernel_sym sym;
+	s32 rel;
+
+	if (find_hook(g, &c->addr, c->new, NULL) || !insn_call_target(c->addr, c->new, &target) ||
+	    target != code || guest_read(g, field, &rel, sizeof(rel), NULL))
+		return false;
+	target = field + 4 + (u64)(s64)rel;
+	return kernel_sym_at(g->k, target, &sym) && sym.addr == target && !sym.module &&
+	       !insn_make_call(c->addr, target, c->old);
+}
+
 int interlock_adopt(struct guest *g, struct err *err)
 {
 	size_t n;

@@ -9,6 +9,8 @@
 
 #include "patcher/guest_priv.h"
 
+struct text_change;
+
 #define INTERLOCK_BYTES 192u /* a multiple of JOURNAL_TEXT_MAX */
 
 /* One copy of the code in the guest. */
@@ -65,6 +67,17 @@ must_check int interlock_out(struct guest *g, struct err *err);
 
 /** interlock_adopt - what the journal says of it is ours to take out. Return: 0; -ENOMEM. */
 must_check int interlock_adopt(struct guest *g, struct err *err);
+
+/** interlock_look - the guest's call that leads through the interlock, when that is in. Return: 0; as interlock_code() */
+must_check int interlock_look(struct guest *g, u64 *site_ret, u8 call_ret[5], struct err *err);
+
+/**
+ * interlock_was - what a copy of the code at @code, which another daemon put there, was put in the place of
+ * @c: filled in: old is what was there before, by the call that the copy itself makes
+ *
+ * Return: false: the guest's call does not lead to @code, or the copy makes no sense.
+ */
+bool interlock_was(struct guest *g, u64 code, struct text_change *c);
 
 /** interlock_forget - it is no more in the guest */
 void interlock_forget(struct guest *g);

@@ -19,6 +19,7 @@
 static const char magic[8] = "HVFJRNL4";
 
 #define MAX_RECORD 4096u
+#define NEW        ".new" /* a file that is to take the old one's place */
 
 enum record_type {
 	RECORD_IDENT = 1,
@@ -421,6 +422,84 @@ int journal_add_text(struct journal *j, const struct journal_text *t, struct err
 	return add(j, RECORD_TEXT, t, sizeof(*t), err);
 }
 
+/* A journal in memory, to be written as a whole. */
+static int image_of(struct journal *j, struct journal *image, u32 kind,
+		    const struct journal_text *t, size_t n, struct err *err)
+{
+	const struct journal_state *s = &j->state;
+	int rc = add(image, RECORD_IDENT, &s->ident, sizeof(s->ident), err);
+
+	for (u32 what = JOURNAL_AGENT_TEXT; !rc && what <= JOURNAL_AGENT_DATA; what++) {
+		struct record_alloc a = { what, 0, s->alloc[what], s->alloc_bytes[what] };
+
+		if (a.addr)
+			rc = add(image, RECORD_ALLOC, &a, sizeof(a), err);
+	}
+	if (!rc && s->pending) {
+		struct record_alloc a = { s->pending, 0, s->pending_seq, s->pending_bytes };
+
+		rc = add(image, s->pending_free ? RECORD_PENDING_FREE : RECORD_PENDING, &a,
+			 sizeof(a), err);
+	}
+	if (!rc && s->mailbox)
+		rc = add(image, RECORD_MAILBOX, &s->mailbox, sizeof(s->mailbox), err);
+	for (size_t i = 0; !rc && i < s->n_text; i++) {
+		if (s->text[i].kind != kind)
+			rc = journal_add_text(image, &s->text[i], err);
+	}
+	for (size_t i = 0; !rc && i < n; i++)
+		rc = journal_add_text(image, &t[i], err);
+	return rc;
+}
+
+/* Into a file beside, locked, which then takes the old one's place. */
+static int put_in_place(struct journal *image, const char *path, struct err *err)
+{
+	image->fd = open(image->path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (image->fd < 0)
+		return io_error(image, err, "open");
+	if (flock(image->fd, LOCK_EX | LOCK_NB))
+		return io_error(image, err, "lock");
+	if (pwrite(image->fd, magic, sizeof(magic), 0) != (ssize_t)sizeof(magic))
+		return io_error(image, err, "write");
+	image->len = sizeof(magic);
+	if (journal_flush(image, err))
+		return -EIO;
+	return rename(image->path, path) ? io_error(image, err, "rename") : 0;
+}
+
+int journal_keep(struct journal *j, enum journal_kind kind, const struct journal_text *t, size_t n,
+		 struct err *err)
+{
+	struct journal image = { .fd = -1 };
+	int rc;
+
+	if (j->n_buf)
+		return err_set(err, -EBUSY, ERR_JOURNAL, 0, "the journal is being written");
+	if ((size_t)snprintf(image.path, sizeof(image.path), "%s" NEW, j->path) >=
+	    sizeof(image.path))
+		return err_set(err, -ENAMETOOLONG, ERR_JOURNAL, 0, "too long a name");
+	rc = image_of(j, &image, kind, t, n, err);
+	if (!rc)
+		rc = put_in_place(&image, j->path, err);
+	if (rc) {
+		if (image.fd >= 0) {
+			unlink(image.path);
+			close(image.fd);
+		}
+		journal_state_deinit(&image.state);
+		free(image.buf);
+		return rc;
+	}
+	close(j->fd);
+	journal_state_deinit(&j->state);
+	free(j->buf);
+	memcpy(image.path, j->path, sizeof(image.path));
+	image.ident_end = j->ident_end;
+	*j = image;
+	return 0;
+}
+
 int journal_undone(struct journal *j, enum journal_kind kind, struct err *err)
 {
 	u32 k = kind;
@@ -461,8 +540,17 @@ int journal_mailbox(struct journal *j, u64 addr, struct err *err)
 	return add_flush(j, RECORD_MAILBOX, &addr, sizeof(addr), err);
 }
 
+/* What journal_keep() had not finished when its daemon died. Whoever is at it holds the lock. */
+static void remove_leftover(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDWR | O_CLOEXEC);
+
+	if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
+		unlink(path);
+}
+
 /* guest-PID-START.journal */
-static bool parse_name(const char *name, int *pid_ret, u64 *start_ret)
+static bool parse_name(const char *name, int *pid_ret, u64 *start_ret, bool *leftover_ret)
 {
 	char *end;
 	long pid;
@@ -474,7 +562,8 @@ static bool parse_name(const char *name, int *pid_ret, u64 *start_ret)
 		return false;
 	*pid_ret = (int)pid;
 	*start_ret = strtoull(end + 1, &end, 10);
-	return !strcmp(end, ".journal");
+	*leftover_ret = !strcmp(end, ".journal" NEW);
+	return *leftover_ret || !strcmp(end, ".journal");
 }
 
 int journal_list(const char *state_dir,
@@ -494,12 +583,16 @@ int journal_list(const char *state_dir,
 	while ((e = readdir(dir))) {
 		char path[512];
 		u64 start;
+		bool leftover;
 		int pid;
 
-		if (!parse_name(e->d_name, &pid, &start))
+		if (!parse_name(e->d_name, &pid, &start, &leftover))
 			continue;
 		snprintf(path, sizeof(path), "%s/%s", state_dir, e->d_name);
-		fn(arg, pid, start, path);
+		if (leftover)
+			remove_leftover(path);
+		else
+			fn(arg, pid, start, path);
 	}
 	closedir(dir);
 	return 0;

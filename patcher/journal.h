@@ -104,6 +104,16 @@ must_check int journal_flush(struct journal *j, struct err *err);
 /** journal_undone - everything of @kind was put back; flushed */
 must_check int journal_undone(struct journal *j, enum journal_kind kind, struct err *err);
 
+/**
+ * journal_keep - of @kind only @t is outstanding any more; the file is written anew, as short as it can be
+ * @t: @n of those that are noted
+ *
+ * For what was changed and then went away with its memory, again and again. Old or new: whichever file is there
+ * after a crash is whole. Return: 0; -errno (journal.failed), the old one stays.
+ */
+must_check int journal_keep(struct journal *j, enum journal_kind kind, const struct journal_text *t,
+			    size_t n, struct err *err);
+
 /** journal_pending - the guest is about to be asked for memory (call number @seq); flushed */
 must_check int journal_pending(struct journal *j, enum journal_what what, u64 bytes, u64 seq,
 			       struct err *err);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Options of a trace as the agent has them. See options.h. */
+#define LOG_PREFIX "tracing"
 #include "patcher/options.h"
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/follow.h"
 #include "patcher/text.h"
@@ -208,6 +210,8 @@ static void find_where(struct guest *g)
 		{ &w->task_mm, "task_struct", "mm", false },
 		{ &w->mm_arg_start, "mm_struct", "arg_start", false },
 		{ &w->mm_arg_end, "mm_struct", "arg_end", false },
+		{ &w->mm_env_start, "mm_struct", "env_start", false },
+		{ &w->mm_env_end, "mm_struct", "env_end", false },
 		{ &w->task_status, "task_struct", "thread_info.status", false },
 		{ &w->task_cred, "task_struct", "cred", false },
 		{ &w->cred_uid, "cred", "uid", false },
@@ -373,6 +377,112 @@ int options_write(struct guest *g, const struct tracing_opts *opts, struct err *
 		rc = agent_write_header(g, HEADER(threshold), &h->threshold, sizeof(h->threshold),
 					err);
 	return rc ? rc : clear_tasks(g, err);
+}
+
+int options_put_late(const struct agent_header *h, struct agent_site *table, struct agent_site site,
+		     bool (*is_dead)(void *arg, u32 ip), void *arg, u32 *slot_ret)
+{
+	u32 mask = h->site_slots - 1, place = h->site_slots, i;
+
+	*slot_ret = h->site_slots;
+	if (!h->site_slots)
+		return site.what ? -ENOSPC : 0;
+	i = agent_site_slot(h, site.ip);
+	for (u32 n = 0; n < AGENT_SITE_PROBES; n++, i = (i + 1) & mask) {
+		bool here = table[i].ip == site.ip;
+
+		if (place == h->site_slots && (here || !table[i].ip || is_dead(arg, table[i].ip)))
+			place = i;
+		if (here) /* the one that the agent finds */
+			place = i;
+		if (here || !table[i].ip)
+			break;
+	}
+	if (!site.what && (place == h->site_slots || table[place].ip != site.ip))
+		return 0;
+	if (place == h->site_slots)
+		return -ENOSPC;
+	if (table[place].ip == site.ip && table[place].what == site.what)
+		return 0;
+	table[place] = site;
+	*slot_ret = place;
+	return 0;
+}
+
+static int by_low_ip(const void *a, const void *b)
+{
+	u32 x = (u32)((const struct text_change *)a)->addr,
+	    y = (u32)((const struct text_change *)b)->addr;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Kernel and modules lie in the top 2 GiB: in the order of addresses, lower halves are in order, too. */
+static bool is_not_armed(void *arg, u32 ip)
+{
+	const struct guest *g = arg;
+	const struct text_change key = { .addr = ip };
+
+	return !g->n_armed || !bsearch(&key, g->armed, g->n_armed, sizeof(key), by_low_ip);
+}
+
+/* What the agent heeds of @what: see options_header() for what brought it there. */
+static u32 heeded(const struct guest *g, u32 what)
+{
+	const struct tracing_opts as = { .graph = g->agent.graph };
+	u32 options = g->agent.header.options;
+
+	what &= site_mask(&as) & ~(u32)CALL_SITE;
+	if (!(options & AGENT_OPT_FULL))
+		return 0;
+	if (!(options & AGENT_OPT_STACKS))
+		what &= ~(u32)AGENT_SITE_STACK;
+	return options & AGENT_OPT_TASKS ? what : what & ~(u32)AGENT_SITE_NOTRACE;
+}
+
+static int put_late(struct guest *g, struct agent_site *table, const struct agent_site *site,
+		    size_t *no_place, struct err *err)
+{
+	const struct agent_header *h = &g->agent.header;
+	u32 slot;
+
+	if (options_put_late(h, table, *site, is_not_armed, g, &slot))
+		++*no_place;
+	if (slot == h->site_slots)
+		return 0;
+	return agent_write_header(g, h->sites_off + slot * sizeof(*table), &table[slot],
+				  sizeof(*table), err);
+}
+
+int options_more_sites(struct guest *g, const u32 *site, size_t n, const struct tracing_opts *opts,
+		       struct err *err)
+{
+	const struct agent_header *h = &g->agent.header;
+	size_t bytes = h->site_slots * sizeof(struct agent_site), no_place = 0, asked = 0;
+	_cleanup_free_ struct agent_site *table = malloc(bytes + 1);
+	int rc = 0;
+
+	if (!table)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for call sites");
+	if (vm_view_read(g->agent.view, h->sites_off, table, bytes))
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's memory");
+	for (size_t i = 0; !rc && i < n; i++) {
+		struct agent_site s = { .ip = (u32)kernel_sites(g->k)[site[i]].ip };
+
+		/* both lists are in the order of sites */
+		while (opts && asked < opts->n_sites && opts->sites[asked].site < site[i])
+			asked++;
+		if (!is_not_armed(g, s.ip))
+			continue;
+		if (opts && asked < opts->n_sites && opts->sites[asked].site == site[i])
+			s.what = heeded(g, opts->sites[asked].what);
+		rc = put_late(g, table, &s, &no_place, err);
+	}
+	if (no_place)
+		log_warn(
+			"%s: the agent's table has no room for what is asked of %zu functions that came later",
+			g->target, no_place);
+	return rc;
 }
 
 int options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret, size_t *n_ret,

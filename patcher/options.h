@@ -47,6 +47,27 @@ must_check int options_write(struct guest *g, const struct tracing_opts *opts, s
 must_check int options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret,
 				size_t *n_ret, struct err *err);
 
+/**
+ * options_put_late - what is asked of one more site, in one word, so that the agent may be on
+ * @is_dead:  is this entry's call site no longer armed? Then its place may be taken
+ * @slot_ret: of the entry that has changed; h->site_slots: none has
+ *
+ * Pure. Return: 0; -ENOSPC no place is left where the agent would find it.
+ */
+must_check int options_put_late(const struct agent_header *h, struct agent_site *table,
+				struct agent_site site, bool (*is_dead)(void *arg, u32 ip),
+				void *arg, u32 *slot_ret);
+
+/**
+ * options_more_sites - what is asked of those of @site that are not armed; before they are
+ * @opts: as tracing_arm_more()
+ *
+ * What an earlier module's function at the same place was asked goes. Context: guest lock held. Return: 0;
+ * -ENOMEM; -EINVAL; -ESRCH (vmm.gone). A site that has no place in the table is told plainly, and it is logged.
+ */
+must_check int options_more_sites(struct guest *g, const u32 *site, size_t n,
+				  const struct tracing_opts *opts, struct err *err);
+
 /** options_armed - after ftrace_make_call(): -EBUSY (conflict) when task switches cannot be told */
 must_check int options_armed(struct guest *g, struct err *err);
 

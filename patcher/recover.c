@@ -56,7 +56,9 @@ static void recover_one(struct recovery *r, const struct journal_file *f)
 	int rc;
 
 	rc = proc_stat(f->pid, 0, &state, &start);
-	ended = rc == -ESRCH || rc == -ENOENT || (!rc && start != f->start_time);
+	ended = rc == -ESRCH || rc == -ENOENT ||
+		(!rc &&
+		 (start != f->start_time || state == 'Z')); /* Z: its parent has not heard yet */
 	if (rc && !ended) { /* cannot look: nothing is known */
 		log_warn("cannot look at process %d: %s", (int)f->pid, strerror(-rc));
 		err_set(&err, rc, ERR_IO, 0, "cannot look at process %d", (int)f->pid);

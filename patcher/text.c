@@ -353,22 +353,39 @@ int text_apply(struct guest *g, struct text_change *c, size_t n, struct err *err
 	return rc;
 }
 
+static void to_journal(const struct text_change *c, enum journal_kind kind,
+		       struct journal_text *ret)
+{
+	*ret = (struct journal_text){ .addr = c->addr, .rec = c->rec, .kind = kind, .len = c->len };
+	memcpy(ret->old, c->old, sizeof(ret->old));
+	memcpy(ret->new, c->new, sizeof(ret->new));
+}
+
 int text_journal(struct guest *g, const struct text_change *c, size_t n, enum journal_kind kind,
 		 struct err *err)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct journal_text t = {
-			.addr = c[i].addr, .rec = c[i].rec, .kind = kind, .len = c[i].len
-		};
+		struct journal_text t;
 		int rc;
 
-		memcpy(t.old, c[i].old, sizeof(t.old));
-		memcpy(t.new, c[i].new, sizeof(t.new));
+		to_journal(&c[i], kind, &t);
 		rc = journal_add_text(g->journal, &t, err);
 		if (rc)
 			return rc;
 	}
 	return journal_flush(g->journal, err);
+}
+
+int text_keep_in_journal(struct guest *g, const struct text_change *c, size_t n,
+			 enum journal_kind kind, struct err *err)
+{
+	_cleanup_free_ struct journal_text *t = calloc(n + 1, sizeof(*t));
+
+	if (!t)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the journal");
+	for (size_t i = 0; i < n; i++)
+		to_journal(&c[i], kind, &t[i]);
+	return journal_keep(g->journal, kind, t, n, err);
 }
 
 int text_from_journal(struct guest *g, enum journal_kind kind, struct text_change **ret,

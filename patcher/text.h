@@ -60,6 +60,10 @@ must_check int text_guest_busy(struct guest *g, struct err *err);
 must_check int text_journal(struct guest *g, const struct text_change *c, size_t n,
 			    enum journal_kind kind, struct err *err);
 
+/** text_keep_in_journal - of @kind only @c is outstanding any more: see journal_keep() */
+must_check int text_keep_in_journal(struct guest *g, const struct text_change *c, size_t n,
+				    enum journal_kind kind, struct err *err);
+
 /** text_from_journal - what is noted of one kind, sorted; free() it. Return: 0; -ENOMEM. */
 must_check int text_from_journal(struct guest *g, enum journal_kind kind, struct text_change **ret,
 				 size_t *n_ret, struct err *err);

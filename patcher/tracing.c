@@ -11,6 +11,7 @@
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/options.h"
+#include "patcher/remains.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,8 +21,17 @@
 
 int tracing_claim(struct guest *g, struct err *err)
 {
-	int rc = guest_check_alive(g, err);
+	struct err why = { 0 };
+	int rc;
 
+	/* a snapshot that was loaded meanwhile may have brought an agent */
+	if (!g->claimed && !g->agent.loaded && remains_hooked(g))
+		guest_note_restored(g);
+	rc = guest_check_alive(g, &why);
+	if (rc && why.code == ERR_GUEST_RESTORED && !g->claimed)
+		rc = guest_renew(g, err);
+	else if (rc)
+		return err_set(err, rc, why.code, why.addr, "%s", why.msg);
 	if (rc)
 		return rc;
 	if (g->claimed)
@@ -215,9 +225,13 @@ int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, str
 	return 0;
 }
 
-int tracing_arm_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret, struct err *err)
+int tracing_arm_more(struct guest *g, const u32 *site, size_t n, const struct tracing_opts *opts,
+		     size_t *n_ret, struct err *err)
 {
-	return ftrace_make_more(g, site, n, n_ret, err);
+	int rc = options_more_sites(g, site, n, opts, err);
+
+	*n_ret = 0;
+	return rc ? rc : ftrace_make_more(g, site, n, n_ret, err);
 }
 
 bool tracing_taken(struct guest *g, u64 *ret)
@@ -325,12 +339,18 @@ bool tracing_stack_stats(struct guest *g, struct tracing_stacks *ret)
 
 static int ring_read(void *arg, u64 off, void *buf, size_t len)
 {
-	return vm_view_read(arg, off, buf, len);
+	const struct guest *g = arg;
+
+	return vm_view_read(g->agent.view, off, buf, len);
 }
 
 static int ring_write(void *arg, u64 off, const void *buf, size_t len)
 {
-	return vm_view_write(arg, off, buf, len);
+	const struct guest *g = arg;
+
+	if (!agent_is_in_view(g))
+		return -ESTALE;
+	return vm_view_write(g->agent.view, off, buf, len);
 }
 
 void tracing_rings(struct guest *g, struct agent_header *header_ret,
@@ -341,7 +361,7 @@ void tracing_rings(struct guest *g, struct agent_header *header_ret,
 	*header_ret = g->agent.header;
 	*read_ret = ring_read;
 	*write_ret = ring_write;
-	*arg_ret = g->agent.view;
+	*arg_ret = g;
 }
 
 bool tracing_lost_nocpu(struct guest *g, u64 *ret)

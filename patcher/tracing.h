@@ -105,9 +105,13 @@ must_check int tracing_follow(struct guest *g, const struct tracing_opts *opts, 
 must_check int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret,
 			       struct err *err);
 
-/** tracing_arm_more - ftrace_make_more(); what options ask of single sites holds for earlier ones only */
-must_check int tracing_arm_more(struct guest *g, const u32 *site, size_t n, size_t *n_ret,
-				struct err *err);
+/**
+ * tracing_arm_more - ftrace_make_more() while the agent is on
+ * @opts: sites alone is looked at: what is asked of those of @site that are not armed yet. What an option asks
+ *        for that no site of the trace's beginning needed is not told; NULL: nothing is asked
+ */
+must_check int tracing_arm_more(struct guest *g, const u32 *site, size_t n,
+				const struct tracing_opts *opts, size_t *n_ret, struct err *err);
 
 /** tracing_taken - sites that the guest's own tracing took over since the agent was loaded; it only grows. No
  * lock needed; false: cannot read. */

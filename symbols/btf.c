@@ -96,12 +96,15 @@ static bool header_read(struct btf_types *b, size_t *types_ret, size_t *end_ret)
 	type_len = load_u32(p + 12);
 	str_off = load_u32(p + 16);
 	str_len = load_u32(p + 20);
-	if (hdr < BTF_HDR_BYTES || hdr + type_off + type_len > b->len || !str_len ||
-	    hdr + str_off + str_len > b->len)
+	if (hdr < BTF_HDR_BYTES || hdr + type_off + type_len > b->len ||
+	    hdr + str_off + str_len > b->len || b->strings_first + str_len > UINT32_MAX)
 		return false;
 	b->strings = hdr + str_off;
-	b->strings_bytes = (u32)str_len;
-	if (p[b->strings] || p[b->strings + str_len - 1])
+	b->strings_end = (u32)(b->strings_first + str_len);
+	/* the name "" is the base's */
+	if (!b->base && (!str_len || p[b->strings]))
+		return false;
+	if (str_len && p[b->strings + str_len - 1])
 		return false;
 	*types_ret = hdr + type_off;
 	*end_ret = hdr + type_off + type_len;
@@ -111,7 +114,7 @@ static bool header_read(struct btf_types *b, size_t *types_ret, size_t *end_ret)
 /* Count, or with b->types set record, the types between @pos and @end. */
 static bool types_walk(struct btf_types *b, size_t pos, size_t end)
 {
-	u32 n = 1, n_enums = 0;
+	u32 n = b->base ? b->first : 1, n_enums = 0;
 
 	while (pos < end) {
 		u32 info, extra, kind;
@@ -122,10 +125,10 @@ static bool types_walk(struct btf_types *b, size_t pos, size_t end)
 		kind = info >> 24 & 0x1f;
 		if (!extra_bytes(kind, info & 0xffff, &extra) || end - pos - BTF_TYPE_BYTES < extra)
 			return false;
-		if (load_u32(b->blob + pos) >= b->strings_bytes)
+		if (load_u32(b->blob + pos) >= b->strings_end)
 			return false;
 		if (b->types)
-			b->types[n] = (u32)pos;
+			b->types[n - b->first] = (u32)pos;
 		if (kind == KIND_ENUM || kind == KIND_ENUM64) {
 			if (b->types)
 				b->enums[n_enums] = n;
@@ -153,7 +156,7 @@ static bool names_index(struct btf_types *b)
 {
 	u64 budget = 65536 + 16ull * b->n_types;
 
-	for (u32 id = 1; id < b->n_types; id++) {
+	for (u32 id = MAX(b->first, 1u); id < b->n_types; id++) {
 		struct type t = type_get(b, id);
 		u32 *slot;
 
@@ -174,7 +177,7 @@ static u32 names_count(const struct btf_types *b)
 {
 	u32 n = 0;
 
-	for (u32 id = 1; id < b->n_types; id++) {
+	for (u32 id = MAX(b->first, 1u); id < b->n_types; id++) {
 		struct type t = type_get(b, id);
 
 		n += name_indexed(b, &t);
@@ -189,7 +192,7 @@ static int index_build(struct btf_types *b)
 
 	if (!header_read(b, &pos, &end) || !types_walk(b, pos, end))
 		return -EUCLEAN;
-	b->types = calloc(b->n_types, sizeof(*b->types));
+	b->types = calloc(b->n_types - b->first + 1, sizeof(*b->types));
 	b->enums = calloc(b->n_enums + 1, sizeof(*b->enums));
 	if (!b->types || !b->enums)
 		return -ENOMEM;
@@ -205,18 +208,35 @@ static int index_build(struct btf_types *b)
 	return names_index(b) ? 0 : -EUCLEAN;
 }
 
-/* NOLINTNEXTLINE(readability-non-const-parameter): it is owned and freed from here on */
-int btf_types_init(struct btf_types *b, u8 *blob, size_t len)
+static int take_over(struct btf_types *b)
 {
-	int rc;
+	int rc = index_build(b);
 
-	*b = (struct btf_types){ .blob = blob, .len = len };
-	rc = index_build(b);
 	if (rc) {
-		b->blob = NULL;
+		b->blob = NULL; /* stays the caller's */
 		btf_types_deinit(b);
 	}
 	return rc;
+}
+
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is owned and freed from here on */
+int btf_types_init(struct btf_types *b, u8 *blob, size_t len)
+{
+	*b = (struct btf_types){ .blob = blob, .len = len };
+	return take_over(b);
+}
+
+int btf_types_init_split(struct btf_types *b, const struct btf_types *base,
+			 /* NOLINTNEXTLINE(readability-non-const-parameter): as above */
+			 u8 *blob, size_t len)
+{
+	*b = (struct btf_types){ .blob = blob,
+				 .len = len,
+				 .base = base,
+				 .first = base->n_types,
+				 .strings_first = base->strings_end,
+				 .signed_enums = base->signed_enums };
+	return take_over(b);
 }
 
 void btf_types_deinit(struct btf_types *b)

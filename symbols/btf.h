@@ -14,14 +14,18 @@ struct kernel_func;
 struct btf_types {
 	u8 *blob;
 	size_t len;
-	u32 *types; /* by type id: position of its struct btf_type in the blob; [0] is void */
-	u32 n_types; /* ids are 1 .. n_types - 1 */
+	const struct btf_types
+		*base; /* a module's types go on where the kernel's end; NULL: the kernel's */
+	u32 first; /* id of the first type of the blob */
+	u32 *types; /* by id - first: position of its struct btf_type in the blob; the kernel's [0] is void */
+	u32 n_types; /* ids are 1 .. n_types - 1, the base's among them */
 	u32 *enums; /* ids of enum and enum64 types */
 	u32 n_enums;
 	u32 *hash; /* ids of named types */
 	u32 hash_mask;
 	size_t strings;
-	u32 strings_bytes;
+	u32 strings_first; /* offset that the blob's own strings begin at */
+	u32 strings_end; /* offsets are below */
 	bool signed_enums; /* the kind flag tells signed enums from unsigned ones */
 };
 
@@ -31,6 +35,14 @@ struct btf_types {
  * On failure @blob stays the caller's. Return: 0; -EUCLEAN not sound BTF; -ENOMEM.
  */
 must_check int btf_types_init(struct btf_types *b, u8 *blob, size_t len);
+
+/**
+ * btf_types_init_split - as btf_types_init(), of a module's blob, whose ids and strings go on where @base's end
+ *
+ * Names are looked up in the blob alone. @base must outlive @b.
+ */
+must_check int btf_types_init_split(struct btf_types *b, const struct btf_types *base, u8 *blob,
+				    size_t len);
 void btf_types_deinit(struct btf_types *b);
 
 /**

@@ -110,7 +110,7 @@ static bool describe(const struct btf_types *b, u32 id, struct kernel_val *v)
 	struct type t;
 	u32 real;
 
-	*v = (struct kernel_val){ .name = "", .type = "", .btf_id = id, .reg = ON_STACK };
+	*v = (struct kernel_val){ .name = "", .type = "", .btf = b, .btf_id = id, .reg = ON_STACK };
 	if (!id)
 		return true; /* void */
 	v->type = type_name(b, id);

@@ -45,7 +45,8 @@ struct type {
 /* @id is below n_types and not 0; the positions were checked when indexed. */
 static inline struct type type_get(const struct btf_types *b, u32 id)
 {
-	const u8 *p = b->blob + b->types[id];
+	const struct btf_types *own = id < b->first ? b->base : b;
+	const u8 *p = own->blob + own->types[id - own->first];
 	u32 info = load_u32(p + 4);
 
 	return (struct type){ .extra = p + BTF_TYPE_BYTES,
@@ -58,7 +59,11 @@ static inline struct type type_get(const struct btf_types *b, u32 id)
 
 static inline const char *string_at(const struct btf_types *b, u32 off)
 {
-	return off < b->strings_bytes ? (const char *)b->blob + b->strings + off : "";
+	const struct btf_types *own = off < b->strings_first ? b->base : b;
+
+	if (off >= own->strings_end)
+		return "";
+	return (const char *)own->blob + own->strings + (off - own->strings_first);
 }
 
 /** btf_strip - through typedefs and qualifiers to the type itself; 0 when there is none */

@@ -60,7 +60,7 @@ static const u8 *contents(const struct elf *e, const Elf64_Shdr *s)
 	return e->data + s->sh_offset;
 }
 
-/* A string of a string table; NULL when it has no end there. */
+/* A string of a string table; NULL when it does not lie in one that ends. */
 static const char *string(const struct elf *e, u32 table, u64 off)
 {
 	Elf64_Shdr s;
@@ -69,7 +69,7 @@ static const char *string(const struct elf *e, u32 table, u64 off)
 	if (!section(e, table, &s))
 		return NULL;
 	text = contents(e, &s);
-	if (!text || off >= s.sh_size || !memchr(text + off, 0, s.sh_size - off))
+	if (!text || off >= s.sh_size || text[s.sh_size - 1])
 		return NULL;
 	return (const char *)text + off;
 }

@@ -167,6 +167,7 @@ static int load_layouts(struct kernel *k, struct err *err)
 		k->modules_head = at;
 		k->has_modules = true;
 		rc = module_layout_init(&k->btf, &k->module_layout);
+		module_btf_layout_init(&k->btf, sym_or(k, "btf_modules", 0), &k->module_btf_layout);
 	}
 	if (rc == -ENOENT)
 		return err_set(err, -EUCLEAN, ERR_GUEST_UNSUPPORTED, 0,
@@ -373,14 +374,21 @@ int kernel_btf_enum(const struct kernel *k, const char *enumerator, s64 *val_ret
 	return btf_types_enum(&k->btf, enumerator, val_ret);
 }
 
-int kernel_btf_func(const struct kernel *k, const char *name, struct kernel_func *ret)
+int kernel_func_then(const struct kernel *k, u64 ip, u32 epoch, struct kernel_func *ret)
 {
-	return btf_types_func(&k->btf, name, ret);
+	const struct btf_types *b = &k->btf;
+	struct kernel_sym sym;
+
+	if (!kernel_sym_then(k, ip, epoch, &sym))
+		return -ENOENT;
+	if (sym.module)
+		b = modules_btf_then(k, ip, epoch);
+	return b ? btf_types_func(b, sym.name, ret) : -ENOENT;
 }
 
-const char *kernel_btf_enum_name(const struct kernel *k, u32 btf_id, s64 val)
+const char *kernel_val_enumerator(const struct kernel_val *v, s64 val)
 {
-	return btf_types_enum_name(&k->btf, btf_id, val);
+	return v->btf ? btf_types_enum_name(v->btf, v->btf_id, val) : NULL;
 }
 
 /*

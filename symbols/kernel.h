@@ -117,6 +117,14 @@ bool kernel_sym_then(const struct kernel *k, u64 addr, u32 epoch, struct kernel_
 /** kernel_epoch - how often kernel_refresh() has found other modules than before */
 u32 kernel_epoch(const struct kernel *k);
 
+/**
+ * kernel_generation - counts what replaced modules' names, also by others that are the same
+ *
+ * Strings and prototypes of modules that were got between kernel_names_lock() and kernel_names_unlock() are
+ * good in a later such time if this has not changed. Context: as kernel_sym_then().
+ */
+u32 kernel_generation(const struct kernel *k);
+
 /** kernel_names_lock - keep kernel_refresh() from taking names away. Context: any thread, for a short time. */
 void kernel_names_lock(const struct kernel *k);
 void kernel_names_unlock(const struct kernel *k);
@@ -143,14 +151,15 @@ enum kernel_val_kind {
 	KERNEL_VAL_BOOL,
 	KERNEL_VAL_CHAR,
 	KERNEL_VAL_POINTER,
-	KERNEL_VAL_ENUM, /* @type is the enum's name: kernel_btf_enum_name() */
+	KERNEL_VAL_ENUM, /* @type is the enum's name: kernel_val_enumerator() */
 	KERNEL_VAL_OTHER, /* struct or union by value: not one register */
 };
 
 struct kernel_val {
 	const char *name; /* of a parameter; "" when it has none */
 	const char *type; /* last name in it: "file" for const struct file *; "" when it has none */
-	u32 btf_id; /* of its type */
+	const struct btf_types *btf; /* that has its type; NULL: it is not known from BTF */
+	u32 btf_id; /* of its type there */
 	u8 size; /* bytes */
 	u8 reg; /* register word that it begins in, 0 .. 5 = rdi rsi rdx rcx r8 r9; 0xff: on the stack */
 	enum kernel_val_kind kind;
@@ -165,17 +174,17 @@ struct kernel_func {
 };
 
 /**
- * kernel_btf_func - prototype of a function
- * @name: as in ftrace_site.name; a ".isra.0" or ".constprop.0" suffix has no prototype of its own
- *        (its parameters may have changed): -ENOENT
+ * kernel_func_then - prototype of the function at call site @ip in @epoch, as kernel_sym_then() names it
  *
- * Strings live as long as @k. Return: 0; -ENOENT BTF does not know it (a module's: only where the
- * module's own BTF was read); -EUCLEAN the types make no sense.
+ * A ".isra.0" or ".constprop.0" suffix has no prototype of its own (its parameters may have changed). A
+ * module's is looked up in the types that came with the module, and nowhere else: the kernel may have another
+ * function of the name. Context: as kernel_sym_then(), for the strings and types too. Return: 0; -ENOENT the
+ * types do not know it; -EUCLEAN the types make no sense.
  */
-must_check int kernel_btf_func(const struct kernel *k, const char *name, struct kernel_func *ret);
+must_check int kernel_func_then(const struct kernel *k, u64 ip, u32 epoch, struct kernel_func *ret);
 
-/** kernel_btf_enum_name - name of @val in the enum with type id @btf_id; NULL when it has none */
-const char *kernel_btf_enum_name(const struct kernel *k, u32 btf_id, s64 val);
+/** kernel_val_enumerator - name of @val in the enum that @v is of; NULL when it has none */
+const char *kernel_val_enumerator(const struct kernel_val *v, s64 val);
 
 /** kernel_percpu - address of CPU @cpu's copy of a per-CPU symbol (by __per_cpu_offset) */
 must_check int kernel_percpu(const struct kernel *k, const char *name, u32 cpu, u64 *addr_ret);

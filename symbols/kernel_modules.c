@@ -28,6 +28,11 @@ u32 kernel_epoch(const struct kernel *k)
 	return k->epoch;
 }
 
+u32 kernel_generation(const struct kernel *k)
+{
+	return k->generation;
+}
+
 static u64 mix(u64 hash, u64 v)
 {
 	return (hash ^ v) * FNV_PRIME;
@@ -147,6 +152,7 @@ int modules_replace(struct kernel *k, struct module_set *set)
 		free(k->born);
 		k->born = born;
 		k->epoch += other;
+		k->generation++;
 	}
 	pthread_rwlock_unlock(k->names);
 	if (rc)
@@ -177,8 +183,9 @@ void module_sym_own(const struct module_set *set, const struct module_sym *s, u6
 				    .type = s->type };
 }
 
-/* A module that was at @addr in @epoch and is no more. */
-static bool retired_at(const struct kernel *k, u64 addr, u32 epoch, struct kernel_sym *ret)
+/* A module that was at @addr in @epoch and is no more, and which symbol that is; NULL: there was none. */
+static const struct module_set *retired_at(const struct kernel *k, u64 addr, u32 epoch,
+					   struct kernel_sym *ret)
 {
 	for (const struct retired_module *r = k->retired; r; r = r->next) {
 		const struct module_sym *s;
@@ -190,9 +197,19 @@ static bool retired_at(const struct kernel *k, u64 addr, u32 epoch, struct kerne
 		if (!s)
 			continue;
 		module_sym_own(&r->set, s, next, ret);
-		return true;
+		return &r->set;
 	}
-	return false;
+	return NULL;
+}
+
+const struct btf_types *modules_btf_then(const struct kernel *k, u64 addr, u32 epoch)
+{
+	const struct module_set *set = NULL;
+	struct kernel_sym sym;
+
+	if (epoch < k->epoch)
+		set = retired_at(k, addr, epoch, &sym);
+	return module_btf_at(set ? set : &k->mods, addr);
 }
 
 bool kernel_sym_then(const struct kernel *k, u64 addr, u32 epoch, struct kernel_sym *ret)

@@ -7,6 +7,7 @@
 #include "symbols/btf.h"
 #include "symbols/ftrace_pages.h"
 #include "symbols/kernel.h"
+#include "symbols/module_btf.h"
 #include "symbols/modules.h"
 #include "symbols/sym_table.h"
 #include "symbols/vmcoreinfo.h"
@@ -47,6 +48,7 @@ struct kernel {
 	bool has_modules;
 	u64 modules_head;
 	struct module_layout module_layout;
+	struct module_btf_layout module_btf_layout;
 	u64 pages_head;
 	struct ftrace_layout ftrace_layout;
 
@@ -57,6 +59,7 @@ struct kernel {
 	char *site_names; /* of sites that have no symbol's name */
 	u32 *born; /* epoch that each module of mods came in */
 	u32 epoch;
+	u32 generation; /* of what names are kept in: see kernel_generation() */
 	u64 modules_sign; /* see kernel_stale() */
 	struct retired_module *retired; /* newest first */
 	size_t n_retired_syms;
@@ -72,6 +75,8 @@ u64 modules_sign(const struct kernel *k);
 /** modules_replace - @set takes the place of k->mods, whose modules that are not in it retire. Return: 0; -ENOMEM */
 must_check int modules_replace(struct kernel *k, struct module_set *set);
 void modules_deinit(struct kernel *k);
+/** modules_btf_then - types of the module that kernel_sym_then() finds; NULL: it has none */
+const struct btf_types *modules_btf_then(const struct kernel *k, u64 addr, u32 epoch);
 /** module_sym_own - of @set; @next: the end of the symbol */
 void module_sym_own(const struct module_set *set, const struct module_sym *s, u64 next,
 		    struct kernel_sym *ret);

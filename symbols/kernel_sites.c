@@ -158,6 +158,8 @@ static int snapshot_read(const struct kernel *k, struct snapshot *s)
 	if (k->has_modules)
 		rc = modules_read(&k->mem, k->modules_head, &k->module_layout, &s->mods);
 	if (!rc)
+		rc = module_btfs_read(&k->mem, &k->module_btf_layout, &k->btf, &k->mods, &s->mods);
+	if (!rc)
 		rc = k->mem.read(k->mem.arg, gva(k->pages_head), &first, sizeof(first));
 	if (!rc)
 		rc = ftrace_pages_read(&k->mem, first, &k->ftrace_layout, &s->sites);

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "symbols/mem.h"
+#include "symbols/module_btf.h"
 #include "symbols/module_syms.h"
 
 #include <errno.h>
@@ -275,6 +276,9 @@ void module_set_deinit(struct module_set *s)
 	free(s->ranges);
 	free(s->syms);
 	free(s->arena);
+	for (u32 i = 0; s->btf && i < s->n_mods; i++)
+		module_btf_unref(s->btf[i]);
+	free(s->btf);
 	*s = (struct module_set){ 0 };
 }
 
@@ -297,6 +301,7 @@ int module_set_extract(const struct module_set *s, u32 i, struct module_set *ret
 	r.mods = calloc(1, sizeof(*r.mods));
 	r.ranges = calloc(n_ranges + 1, sizeof(*r.ranges));
 	r.syms = calloc(n_syms + 1, sizeof(*r.syms));
+	r.btf = calloc(1, sizeof(struct module_btf *));
 	buf_add(&arena, s->mods[i].name, strlen(s->mods[i].name) + 1);
 	for (u32 at = 0; r.ranges && at < s->n_ranges; at++) {
 		if (s->ranges[at].module != i)
@@ -314,7 +319,7 @@ int module_set_extract(const struct module_set *s, u32 i, struct module_set *ret
 		r.syms[r.n_syms++].name = (u32)arena.len;
 		buf_add(&arena, name, strlen(name) + 1);
 	}
-	if (!r.mods || !r.ranges || !r.syms || buf_failed(&arena)) {
+	if (!r.mods || !r.ranges || !r.syms || !r.btf || buf_failed(&arena)) {
 		module_set_deinit(&r);
 		return -ENOMEM;
 	}
@@ -322,6 +327,7 @@ int module_set_extract(const struct module_set *s, u32 i, struct module_set *ret
 	r.arena = no_cleanup_ptr(arena.data);
 	r.mods[0] = s->mods[i];
 	r.mods[0].name = r.arena;
+	r.btf[0] = s->btf ? module_btf_ref(s->btf[i]) : NULL;
 	*ret = r;
 	return 0;
 }

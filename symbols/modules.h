@@ -51,6 +51,8 @@ struct module_set {
 	u32 n_syms;
 	char *arena;
 	size_t arena_bytes;
+	struct module_btf **
+		btf; /* of each module, NULL where there is none; NULL: of none. See module_btf.h */
 };
 
 /** module_layout_init - from BTF; -ENOENT when a member that is needed does not exist */

@@ -23,7 +23,9 @@ static const struct {
 	{ "umount", "umount2" },           { "sendfile64", "sendfile" },
 	{ "ia32_mmap", "mmap" },           { "ia32_clone", "clone" },
 	{ "ia32_fadvise64", "fadvise64" }, { "ia32_pread64", "pread64" },
-	{ "ia32_pwrite64", "pwrite64" },
+	{ "ia32_pwrite64", "pwrite64" },   { "ia32_stat64", "stat64" },
+	{ "ia32_lstat64", "lstat64" },     { "ia32_fstat64", "fstat64" },
+	{ "ia32_fstatat64", "fstatat64" },
 };
 
 /*
@@ -36,12 +38,15 @@ static const struct {
 } names32[] = {
 	/* clang-format off: a line a number */
 	{ 7, "waitpid" },
+	{ 13, "time" },
 	{ 16, "lchown" },
 	{ 18, "oldstat" },
 	{ 22, "umount" },
 	{ 23, "setuid" },
 	{ 24, "getuid" },
+	{ 25, "stime" },
 	{ 28, "oldfstat" },
+	{ 30, "utime" },
 	{ 46, "setgid" },
 	{ 47, "getgid" },
 	{ 49, "geteuid" },
@@ -61,14 +66,18 @@ static const struct {
 	{ 108, "fstat" },
 	{ 109, "olduname" },
 	{ 122, "uname" },
+	{ 124, "adjtimex" },
 	{ 138, "setfsuid" },
 	{ 139, "setfsgid" },
 	{ 140, "_llseek" },
 	{ 142, "_newselect" },
+	{ 161, "sched_rr_get_interval" },
+	{ 162, "nanosleep" },
 	{ 164, "setresuid" },
 	{ 165, "getresuid" },
 	{ 170, "setresgid" },
 	{ 171, "getresgid" },
+	{ 177, "rt_sigtimedwait" },
 	{ 182, "chown" },
 	{ 191, "ugetrlimit" },
 	{ 192, "mmap2" },
@@ -99,6 +108,7 @@ static const struct {
 	{ 221, "fcntl64" },
 	{ 239, "sendfile64" },
 	{ 240, "futex" },
+	{ 247, "io_getevents" },
 	{ 260, "timer_settime" },
 	{ 261, "timer_gettime" },
 	{ 264, "clock_settime" },
@@ -109,10 +119,16 @@ static const struct {
 	{ 269, "fstatfs64" },
 	{ 271, "utimes" },
 	{ 272, "fadvise64_64" },
+	{ 279, "mq_timedsend" },
+	{ 280, "mq_timedreceive" },
 	{ 299, "futimesat" },
 	{ 300, "fstatat64" },
+	{ 308, "pselect6" },
+	{ 309, "ppoll" },
 	{ 320, "utimensat" },
+	{ 325, "timerfd_settime" },
 	{ 326, "timerfd_gettime" },
+	{ 337, "recvmmsg" },
 	{ 343, "clock_adjtime" },
 	{ 403, "clock_gettime64" },
 	{ 404, "clock_settime64" },
@@ -137,7 +153,7 @@ static const struct {
 	/* clang-format on */
 };
 
-static const char *const suffixes32[] = { "_time64", "64", "32" };
+static const char *const suffixes32[] = { "_time64", "_time32", "64", "32" };
 
 const char *syscall_name32(s32 nr)
 {
@@ -151,6 +167,10 @@ const char *syscall_plain_name(const char *name, char plain[SYSCALL_PLAIN_MAX])
 {
 	size_t n = strnlen(name, SYSCALL_PLAIN_MAX);
 
+	if (!strcmp(name, "fstatat64"))
+		return "newfstatat";
+	if (!strcmp(name, "ugetrlimit"))
+		return "getrlimit";
 	for (size_t i = 0; i < ARRAY_SIZE(suffixes32); i++) {
 		size_t len = strlen(suffixes32[i]);
 

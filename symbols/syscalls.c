@@ -6,6 +6,7 @@
 #include "symbols/mem.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #define HANDLERS_MAX  4096u
@@ -26,6 +27,7 @@ struct syscall_table {
 	unsigned int missing;
 	u16 by_nr[SYSCALL_ABIS][SYSCALL_NR_MAX]; /* index + 1 */
 	struct chunk *strings;
+	atomic_int more_users; /* beside the first */
 };
 
 /* struct syscall_metadata, as BTF has it. */
@@ -301,9 +303,15 @@ int syscall_table_load(const struct kernel *k, const struct sym_mem *mem,
 	return 0;
 }
 
+struct syscall_table *syscall_table_ref(struct syscall_table *t)
+{
+	atomic_fetch_add(&t->more_users, 1);
+	return t;
+}
+
 void syscall_table_destroy(struct syscall_table *t)
 {
-	if (!t)
+	if (!t || atomic_fetch_sub(&t->more_users, 1) > 0)
 		return;
 	while (t->strings) {
 		struct chunk *next = t->strings->next;

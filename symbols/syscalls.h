@@ -67,6 +67,8 @@ struct syscall_table;
 must_check int syscall_table_load(const struct kernel *k, const struct sym_mem *mem,
 				  struct syscall_table **ret, struct err *err);
 void syscall_table_destroy(struct syscall_table *t);
+/** syscall_table_ref - one more user, each of whom destroys it; @t's kernel must be there for all of them */
+struct syscall_table *syscall_table_ref(struct syscall_table *t);
 
 /** syscall_table_missing - SYSCALL_NO_* */
 unsigned int syscall_table_missing(const struct syscall_table *t);

@@ -16,7 +16,12 @@ static int check_syscalls(const struct trace_opts *opts, struct err *err)
 		return err_set(
 			err, -EINVAL, ERR_BAD_REQUEST, 0,
 			"the tracer syscalls takes names of calls, pids, failed, "
-			"follow_forks, comm, uid, cgroup, path, string_max and fd_paths alone");
+			"follow_forks, comm, uid, cgroup, path, string_max, fd_paths, env and raw alone");
+	if (opts->raw && (opts->path || opts->string_max || opts->fd_paths || opts->env))
+		return err_set(
+			err, -EINVAL, ERR_BAD_REQUEST, 0,
+			"raw has nothing that arguments point to: path, string_max, fd_paths and env "
+			"ask for it");
 	if (opts->follow_forks && !opts->n_pids)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "forks are followed of pids: without any, all tasks are traced");
@@ -47,10 +52,10 @@ int choose_check(const struct trace_opts *opts, struct err *err)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "how many callers, but of no function");
 	if (opts->failed_only || opts->follow_forks || opts->comm || opts->path || opts->by_uid ||
-	    opts->by_cgroup || opts->string_max || opts->fd_paths)
+	    opts->by_cgroup || opts->string_max || opts->fd_paths || opts->env || opts->raw)
 		return err_set(
 			err, -EINVAL, ERR_BAD_REQUEST, 0,
-			"failed, follow_forks, comm, uid, cgroup, path, string_max and fd_paths are for the "
+			"failed, follow_forks, comm, uid, cgroup, path, string_max, fd_paths, env and raw are for the "
 			"tracer syscalls, not %.40s",
 			opts->tracer);
 	if (!strcmp(opts->tracer, "function_graph"))
@@ -90,6 +95,11 @@ static int mark_stack(const struct filter_input *in, const struct trace_opts *op
 		return rc;
 	for (size_t i = 0; i < FILTER_BITMAP_WORDS(in->n); i++)
 		n += (size_t)__builtin_popcountll(m->on[i] & m->stack[i]);
+	if (in->later) { /* those that were there before have theirs */
+		if (n > TRACE_MAX_STACK_SITES)
+			memset(m->stack, 0, FILTER_BITMAP_WORDS(in->n) * sizeof(*m->stack));
+		return 0;
+	}
 	if (n > TRACE_MAX_STACK_SITES)
 		return err_set(err, -EINVAL, ERR_STACK_FILTER, 0,
 			       "stack traces of %zu functions: at most %d can have them", n,
@@ -104,7 +114,7 @@ static int mark(const struct filter_input *in, const struct trace_opts *opts, st
 		struct filter_counts *counts, struct err *err)
 {
 	size_t words = FILTER_BITMAP_WORDS(in->n);
-	bool any = !opts->n_graph;
+	bool any = !opts->n_graph || in->later;
 	int rc;
 
 	m->on = calloc(words + 1, sizeof(u64));
@@ -137,8 +147,7 @@ static u32 values_of(const struct choose_input *in, const struct trace_opts *opt
 
 	if (!opts->args && !opts->retval)
 		return 0;
-	/* a module's function may have a name that the kernel has, too */
-	if (site->module || in->func(in->arg, site->name, &f))
+	if (in->func(in->arg, site, &f))
 		return opts->retval ? AGENT_SITE_RETVAL : 0;
 	if (opts->retval && f.ret.kind != KERNEL_VAL_VOID)
 		what |= AGENT_SITE_RETVAL;
@@ -159,8 +168,8 @@ int choose_sites(const struct choose_input *in, const struct trace_opts *opts, s
 					counts.n_in_use + counts.n_disabled + counts.n_denied };
 	if (rc)
 		return rc;
-	ret->site = calloc(counts.n_selected, sizeof(*ret->site));
-	ret->what = calloc(counts.n_selected, sizeof(*ret->what));
+	ret->site = calloc(counts.n_selected + 1, sizeof(*ret->site));
+	ret->what = calloc(counts.n_selected + 1, sizeof(*ret->what));
 	if (!ret->site || !ret->what) {
 		choice_deinit(ret);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu functions",

@@ -10,9 +10,10 @@
 #include "tracers/filter.h"
 
 struct choose_input {
+	/* sites.later: what there are too many of for their callers has none told */
 	struct filter_input sites;
-	/* prototype of a function of the kernel's own; 0 or -errno: not known */
-	int (*func)(void *arg, const char *name, struct kernel_func *ret);
+	/* prototype of a site's function; 0 or -errno: not known */
+	int (*func)(void *arg, const struct ftrace_site *site, struct kernel_func *ret);
 	void *arg;
 };
 

@@ -3,7 +3,6 @@
 #include "tracers/drain.h"
 
 #include "base/clock.h"
-
 #include "tracers/calls.h"
 #include "tracers/comms.h"
 #include "tracers/drain_priv.h"
@@ -310,10 +309,11 @@ static void merge_round(struct drain *d, size_t n_taken)
 
 static int read_failed(int rc, u32 cpu, struct err *err)
 {
-	if (rc == -EUCLEAN)
-		return err_set(err, rc, ERR_GUEST_MEMORY, 0,
-			       "the ring of CPU %u in the guest makes no sense", cpu);
-	return err_set(err, rc, ERR_VMM_GONE, 0, "cannot read the ring of CPU %u in the guest",
+	if (rc == -ESTALE)
+		return err_set(err, rc, ERR_GUEST_RESTORED, 0, "a snapshot was loaded");
+	return err_set(err, rc, rc == -EUCLEAN ? ERR_GUEST_MEMORY : ERR_VMM_GONE, 0,
+		       rc == -EUCLEAN ? "the ring of CPU %u in the guest makes no sense"
+				      : "cannot read the ring of CPU %u in the guest",
 		       cpu);
 }
 

@@ -267,7 +267,7 @@ int filter_mark(const struct filter_input *in, const char *what, const char *con
 	for (size_t i = 0; i < n_globs; i++) {
 		if (!*globs[i])
 			return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "empty %s", what);
-		if (!mark_glob(in, &x, globs[i], bitmap))
+		if (!mark_glob(in, &x, globs[i], bitmap) && !in->later)
 			return no_match(in, what, globs[i], err);
 	}
 	return 0;
@@ -318,7 +318,7 @@ int filter_select(const struct filter_input *in, const struct trace_opts *opts, 
 	for (size_t i = 0; i < words; i++)
 		bitmap[i] = (bitmap[i] | graph[i]) & ~off[i];
 	filter_sift(in, bitmap, ret);
-	if (!ret->n_selected)
+	if (!ret->n_selected && !in->later)
 		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
 			       "the filters leave no function to trace (%zu in use by the guest, "
 			       "%zu disabled, %zu not safe)",

@@ -19,6 +19,7 @@ struct filter_input {
 	const struct ftrace_site *sites;
 	size_t n;
 	u32 version; /* kernel_version() */
+	bool later; /* each glob has matched something once: what it meant may have gone since */
 };
 
 struct filter_counts {
@@ -57,8 +58,8 @@ const char *filter_denied(const char *name, u32 version);
  * @globs:  thousands of names without a wildcard cost little: they are looked up, not compared
  * @bitmap: FILTER_BITMAP_WORDS(@in->n) words, to which bits are added
  *
- * Return: 0; -ENOENT a glob matches nothing (filter.no_match; names the glob, and a name much like it
- * if there is one); -EINVAL an empty glob, or more than FILTER_MAX_WILDCARDS that are not a name alone or
+ * Return: 0; -ENOENT a glob matches nothing, unless @in->later (filter.no_match; names the glob, and a name
+ * much like it if there is one); -EINVAL an empty glob, or more than FILTER_MAX_WILDCARDS that are not a name alone or
  * before ":mod:" (bad_request); -ENOMEM.
  */
 must_check int filter_mark(const struct filter_input *in, const char *what,
@@ -75,7 +76,7 @@ void filter_sift(const struct filter_input *in, u64 *bitmap, struct filter_count
  * @ret:    counts, also when it fails
  *
  * Context: any thread; the caller holds what protects the sites. Return: 0; -ENOENT a glob matches
- * nothing, or nothing that may be armed is left (filter.no_match; names the glob, and a name much
+ * nothing, or nothing that may be armed is left, unless @in->later (filter.no_match; names the glob, and a name much
  * like it if there is one); -EINVAL, -ENOMEM as filter_mark().
  */
 must_check int filter_select(const struct filter_input *in, const struct trace_opts *opts,

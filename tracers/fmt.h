@@ -57,12 +57,37 @@ static inline char *fmt_u64(char *p, u64 v)
 	return fmt_u64_n(p, v, fmt_digits(v));
 }
 
+/* Eight digits of the lower half of @v, all at once: each in a byte of its own, the first in the lowest. */
+static inline u64 fmt_hex8(u64 v)
+{
+	u64 letters;
+
+	v = __builtin_bswap64(v << 32);
+	v = (v | v << 16) & 0x0000ffff0000ffff;
+	v = (v | v << 8) & 0x00ff00ff00ff00ff;
+	v = (v >> 4 | v << 8) & 0x0f0f0f0f0f0f0f0f;
+	letters = (v + 0x0606060606060606) >> 4 & 0x0101010101010101; /* 10 and more */
+	return v + 0x3030303030303030 + letters * ('a' - '0' - 10);
+}
+
+static inline void fmt_hex16(char *p, u64 v)
+{
+	u64 high = fmt_hex8(v >> 32), low = fmt_hex8(v);
+
+	memcpy(p, &high, sizeof(high));
+	memcpy(p + sizeof(high), &low, sizeof(low));
+}
+
 static inline char *fmt_hex(char *p, u64 v, size_t min_digits)
 {
 	size_t n = v ? (size_t)(67 - __builtin_clzll(v)) / 4 : 1;
 
 	if (n < min_digits)
 		n = min_digits;
+	if (n == FMT_HEX_MAX) {
+		fmt_hex16(p, v);
+		return p + n;
+	}
 	for (size_t i = n; i-- > 0; v >>= 4)
 		p[i] = "0123456789abcdef"[v & 15];
 	return p + n;

@@ -17,7 +17,14 @@ struct output_names {
 	bool (*func)(void *arg, u64 ip, struct kernel_func *ret);
 	/* name of @val in the enum that @v, of a prototype that func gave, is of; NULL: it has none. May be NULL */
 	const char *(*enumerator)(void *arg, const struct kernel_val *v, s64 val);
+	/* counts: after a change an address may be another's, a module's that was loaded since; NULL: never */
+	const u32 *when;
 };
+
+static inline u32 names_when(const struct output_names *names)
+{
+	return names->when ? *names->when : 0;
+}
 
 /* What the head and the end of an output say. */
 struct output_meta {
@@ -37,13 +44,15 @@ struct output_meta {
 
 /*
  * A cache in front of another output_names, for whoever formats many records: a record costs two
- * look-ups and perhaps a prototype, and a trace has few distinct addresses. Bounded; one thread. Kept names must stay valid
- * for as long as the cache is used.
+ * look-ups and perhaps a prototype, and a trace has few distinct addresses. Bounded; one thread. Kept
+ * names must stay valid until below->when changes, which empties it.
  */
-#define NAMES_CACHE_SLOTS 8192
-#define NAMES_CACHE_FUNCS 1024
+#define NAMES_CACHE_SLOTS 8192u
+#define NAMES_CACHE_FUNCS 1024u
 struct names_cache {
 	struct output_names below;
+	u32 n_slots, n_funcs; /* powers of two */
+	u32 when;
 	struct names_cache_slot {
 		u64 addr; /* 0: empty */
 		u64 off;
@@ -56,8 +65,13 @@ struct names_cache {
 	} * funcs; /* made when the first is asked for */
 };
 
-/** names_cache_init - @ret works like @below. Return: 0; -ENOMEM. Undo: names_cache_deinit(). */
-must_check int names_cache_init(struct names_cache *c, const struct output_names *below,
+/**
+ * names_cache_init - @ret works like @below
+ * @slots: a power of two, NAMES_CACHE_SLOTS for whoever is alone
+ *
+ * Return: 0; -ENOMEM. Undo: names_cache_deinit().
+ */
+must_check int names_cache_init(struct names_cache *c, const struct output_names *below, u32 slots,
 				struct output_names *ret);
 void names_cache_deinit(struct names_cache *c);
 

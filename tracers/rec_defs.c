@@ -27,6 +27,7 @@ static void *arena_get(struct rec_reader *r, size_t len, size_t align)
 		b = malloc(sizeof(*b) + ARENA_BLOCK); /* > REC_NAME_MAX, > any prototype */
 		if (!b)
 			return NULL;
+		r->kept += ARENA_BLOCK;
 		b->next = r->arena;
 		r->arena = b;
 		r->arena_left = ARENA_BLOCK;
@@ -52,12 +53,18 @@ static size_t addr_hash(const struct rec_reader *r, u64 addr)
 	return (addr * 0x9e3779b97f4a7c15) >> 32 & (r->by_addr_slots - 1);
 }
 
-static void index_sym(struct rec_reader *r, u32 i)
+void rec_use_sym(struct rec_reader *r, u32 i)
 {
 	size_t h = addr_hash(r, r->syms[i].addr);
 
 	while (r->by_addr[h] && r->syms[r->by_addr[h] - 1].addr != r->syms[i].addr)
 		h = (h + 1) & (r->by_addr_slots - 1);
+	if (r->by_addr[h] == i + 1)
+		return;
+	if (r->by_addr[h]) {
+		r->redefined = true;
+		r->when++;
+	}
 	r->by_addr[h] = i + 1;
 }
 
@@ -78,7 +85,7 @@ static int grow_syms(struct rec_reader *r)
 	r->by_addr_slots = cap * 2;
 	r->syms_cap = cap;
 	for (size_t i = 0; i < r->n_syms; i++)
-		index_sym(r, (u32)i);
+		rec_use_sym(r, (u32)i);
 	return 0;
 }
 
@@ -123,7 +130,7 @@ int rec_read_sym(struct rec_reader *r)
 			return rc;
 	}
 	r->syms[r->n_syms++] = sym;
-	index_sym(r, (u32)r->n_syms - 1);
+	rec_use_sym(r, (u32)r->n_syms - 1);
 	return 0;
 }
 
@@ -320,7 +327,7 @@ static bool reader_func(void *arg, u64 ip, struct kernel_func *ret)
 
 struct output_names rec_reader_names(struct rec_reader *r)
 {
-	return (struct output_names){ reader_sym, r, reader_func, reader_enumerator };
+	return (struct output_names){ reader_sym, r, reader_func, reader_enumerator, &r->when };
 }
 
 void rec_defs_deinit(struct rec_reader *r)

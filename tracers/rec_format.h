@@ -11,6 +11,8 @@
  *   SYM      definitions of addresses, numbered 0, 1, 2 ... over the whole file, each before its use:
  *              addr:u64 off:v size:v kind:u8 name_len:u16 name module_len:u16 module
  *              kind is kallsyms' type letter, 0 when the name is not known; module_len 0: the kernel's
+ *              an address may be defined again, when a module went and another came: records mean the
+ *              symbol whose number they have
  *   TASK     definitions of tasks: slot:v pid:v tgid:v comm_len:u8 comm
  *              a slot may be defined again: later records mean the new task
  *   RECORDS  seq:v ts:u64 of the first record, then for each record:

@@ -110,8 +110,13 @@ static int read_all(struct rec_reader *r, int (*one)(struct rec_reader *r), stru
 {
 	int rc = 0;
 
-	while (!rc && cursor_left(&r->cur))
+	while (!rc && cursor_left(&r->cur)) {
+		if (one != rec_read_task) /* which have their slots */
+			r->kept += REC_KEPT_DEF;
+		if (r->kept > REC_KEPT_MAX)
+			return bad(r, err, "it defines more than a trace can have");
 		rc = one(r);
+	}
 	if (rc == -ENOMEM)
 		return err_set(err, rc, ERR_NO_MEMORY, 0, "no memory for the recording's names");
 	return rc ? bad(r, err, "a definition does not make sense") : 0;
@@ -207,6 +212,8 @@ static bool read_address(struct rec_reader *r, u64 *ret)
 	if (!get_varint_max(&r->cur, UINT32_MAX, &i) || i >= r->n_syms)
 		return false;
 	*ret = r->syms[i].addr;
+	if (r->redefined)
+		rec_use_sym(r, (u32)i);
 	return true;
 }
 
@@ -290,6 +297,9 @@ static bool read_text(struct rec_reader *r)
 	u8 len;
 
 	if (!cursor_u8(&r->cur, &len) || !len || cursor_left(&r->cur) < len)
+		return false;
+	r->kept += REC_KEPT_DEF + len;
+	if (r->kept > REC_KEPT_MAX)
 		return false;
 	t = calloc(1, sizeof(*t) + len + 1);
 	if (!t)

@@ -15,11 +15,19 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#define PAGE_BYTES 4096u /* of a file system, at most: a write within one is all or nothing */
+
 /* A block of records in the file. */
 struct live {
 	u64 off, first_seq, time_ns;
 	u64 lost; /* in the guest: not in its sequence numbers */
 	u32 packed_len;
+};
+
+/* The last block that was dropped, which takes in what is dropped behind it. */
+struct run {
+	u64 off, end; /* end 0: none */
+	u64 first_seq, gone;
 };
 
 struct rec_store {
@@ -38,6 +46,7 @@ struct rec_store {
 	u64 live_bytes;
 	struct live *live;
 	size_t n_live, live_cap, first_live;
+	struct run run;
 	struct buf index;
 	u8 task_seen[REC_TASK_SLOTS / 8];
 	char *packed;
@@ -153,29 +162,133 @@ static int put_block(struct rec_store *s, enum store_kind kind, struct buf *b, u
 	return r;
 }
 
+static struct store_block dropped_head(const struct run *run, u64 time_ns)
+{
+	struct store_block h = { .magic = STORE_BLOCK_MAGIC,
+				 .kind = STORE_DROPPED,
+				 .packed_len = (u32)(run->end - run->off - sizeof(h)),
+				 .first_seq = run->first_seq,
+				 .time_ns = time_ns,
+				 .gone = run->gone };
+
+	h.crc = rec_crc32(0, &h, sizeof(h));
+	return h;
+}
+
+/* Where in the index the block at @off is. */
+static size_t index_at(const struct store_index_entry *e, size_t n, u64 off)
+{
+	size_t low = 0;
+
+	while (n > 1) {
+		size_t half = n / 2;
+
+		if (e[low + half].off <= off)
+			low += half;
+		n -= half;
+	}
+	return low;
+}
+
+/* The blocks between @was and @l went to where @was began, and the rest is one, @now. */
+static void index_join(struct rec_store *s, const struct run *was, const struct live *l,
+		       const struct run *now)
+{
+	struct store_index_entry *e = (struct store_index_entry *)s->index.data;
+	size_t n = s->index.len / sizeof(*e), first, last;
+
+	if (buf_failed(&s->index))
+		return;
+	first = index_at(e, n, was->off);
+	last = index_at(e, n, l->off);
+	for (size_t i = first; i + 1 < last; i++) {
+		e[i] = e[i + 1];
+		e[i].off -= was->end - was->off;
+	}
+	e[last - 1] = (struct store_index_entry){ now->off, now->first_seq, l->time_ns };
+	memmove(&e[last], &e[last + 1], (n - last - 1) * sizeof(*e));
+	s->index.len -= sizeof(*e);
+}
+
+static int read_all(int fd, u64 off, void *data, size_t len)
+{
+	char *p = data;
+
+	while (len) {
+		ssize_t n = pread(fd, p, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		p += n;
+		off += (u64)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/*
+ * @l becomes part of the dropped block before it; else the pieces of pages that small blocks end in are never
+ * given back. Definitions between the two, @keep bytes, go to where the dropped one begins, whose bytes are
+ * dead; until the last write, of one head, all of the file is as it was. Return: 1; 0 they do not fit; -errno
+ */
+static int join(struct rec_store *s, const struct live *l, u64 gone)
+{
+	const struct run was = s->run;
+	u64 keep = l->off - was.end;
+	struct run now = { was.off + keep, l->off + sizeof(struct store_block) + l->packed_len,
+			   was.first_seq, was.gone + gone };
+	struct store_block h = dropped_head(&now, l->time_ns);
+	int r;
+
+	if (!was.end || was.off % PAGE_BYTES > PAGE_BYTES - sizeof(h) ||
+	    now.end - now.off - sizeof(h) > ZSTD_compressBound(STORE_BLOCK_MAX) ||
+	    now.off + sizeof(h) > was.end)
+		return 0;
+	if (keep && read_all(s->fd, was.end, s->packed, keep) < 0)
+		return 0; /* not open for reading */
+	r = keep ? write_all(s->fd, was.off + sizeof(h), s->packed + sizeof(h), keep - sizeof(h),
+			     true)
+		 : 0;
+	if (!r)
+		r = write_all(s->fd, now.off, &h, sizeof(h), true);
+	if (!r && keep)
+		r = write_all(s->fd, was.off, s->packed, sizeof(h), true);
+	if (r)
+		return r;
+	index_join(s, &was, l, &now);
+	s->run = now;
+	return 1;
+}
+
 /* The oldest block of records gives its space back; its head stays and says how many they were. */
 static int drop_oldest(struct rec_store *s)
 {
 	const struct live *l = &s->live[s->first_live], *next = l + 1;
-	struct store_block h = { .magic = STORE_BLOCK_MAGIC,
-				 .kind = STORE_DROPPED,
-				 .packed_len = l->packed_len,
-				 .first_seq = l->first_seq,
-				 .time_ns = l->time_ns };
+	u64 gone = l->lost, hole = l->off + sizeof(struct store_block);
+	struct store_block h;
 	int r;
 
-	h.gone = l->lost;
 	if (next->first_seq > l->first_seq)
-		h.gone += next->first_seq - l->first_seq;
-	h.crc = rec_crc32(0, &h, sizeof(h));
-	/* the head first: a block without its bytes must not look damaged */
-	r = write_all(s->fd, l->off, &h, sizeof(h), true);
-	if (!r && fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-			    (off_t)(l->off + sizeof(h)), l->packed_len) < 0)
+		gone += next->first_seq - l->first_seq;
+	if (s->run.end)
+		hole = s->run.end / PAGE_BYTES * PAGE_BYTES;
+	r = join(s, l, gone);
+	if (!r) {
+		hole = l->off + sizeof(h);
+		s->run = (struct run){ l->off, hole + l->packed_len, l->first_seq, gone };
+		h = dropped_head(&s->run, l->time_ns);
+		/* the head first: a block without its bytes must not look damaged */
+		r = write_all(s->fd, l->off, &h, sizeof(h), true);
+	}
+	hole = MAX(hole, s->run.off + sizeof(h));
+	if (r >= 0 && fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)hole,
+				(off_t)(s->run.end - hole)) < 0)
 		r = -errno;
 	s->live_bytes -= l->packed_len;
 	s->first_live++;
-	return r;
+	return MIN(r, 0);
 }
 
 /* The newest block stays in any case. */

@@ -6,12 +6,14 @@
  *   file   = "HVFTRECZ" version:u32 zero:u32 block... [index block, trailer]
  *   block  = struct store_block, packed_len bytes: one zstd frame
  *   index  = a block of struct store_index_entry, one a block, dropped ones too
+ *            (those side by side are one, with the definitions between them moved before it)
  *   trailer= offset of the index block:u64 "HVFTIDX\n"
  *
  * Definitions, metadata and the end lie in blocks of kind KEEP; records and losses in blocks of kind
  * RECORDS, behind the definitions that they need. Blocks are only ever appended; with a limit the oldest
  * RECORDS become DROPPED: their space is given back to the file system, their head says how many records are
- * gone. A file that was cut is good up to the last whole block.
+ * gone. What is dropped side by side becomes one block, and definitions between move to its front, so that
+ * whole pages go also of a trace that writes little. A file that was cut is good up to the last whole block.
  */
 #ifndef TRACERS_REC_STORE_H
 #define TRACERS_REC_STORE_H

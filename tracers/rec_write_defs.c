@@ -29,21 +29,39 @@ static bool seen_grow(struct rec_writer *w)
 	return true;
 }
 
-static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
-		       const struct output_names *names)
+static void ask_sym(u64 addr, const struct output_names *names, struct kernel_sym *ret,
+		    u64 *off_ret)
 {
-	struct kernel_sym sym = { .name = "", .type = 0 };
-	u64 off = 0;
-	u16 name_len, module_len;
+	*off_ret = 0;
+	*ret = (struct kernel_sym){ .name = "", .type = 0 };
+	if (!names->sym(names->arg, addr, ret, off_ret))
+		*ret = (struct kernel_sym){ .name = "" };
+	else if (!ret->type)
+		ret->type = '?';
+}
+
+/* FNV-1a: tells what is at an address from what was there before. */
+static u32 hash_text(u32 h, const char *text)
+{
+	for (; text && *text; text++)
+		h = (h ^ (u8)*text) * 0x01000193;
+	return h * 0x01000193;
+}
+
+static u32 hash_sym(const struct kernel_sym *sym, u64 off)
+{
+	return hash_text(hash_text(0x811c9dc5 ^ (u32)off, sym->name), sym->module);
+}
+
+static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
+		       const struct kernel_sym *asked, u64 off)
+{
+	struct kernel_sym sym = *asked;
+	u16 name_len = (u16)strnlen(sym.name, REC_NAME_MAX);
+	u16 module_len = (u16)(sym.module ? strnlen(sym.module, REC_NAME_MAX) : 0);
 	bool is_new;
 	u8 *p, *start;
 
-	if (!names->sym(names->arg, addr, &sym, &off))
-		sym = (struct kernel_sym){ .name = "" };
-	else if (!sym.type)
-		sym.type = '?';
-	name_len = (u16)strnlen(sym.name, REC_NAME_MAX);
-	module_len = (u16)(sym.module ? strnlen(sym.module, REC_NAME_MAX) : 0);
 	start = p =
 		rec_chunk_open(w, out, REC_CHUNK_SYM,
 			       8 + 2 * REC_VARINT_MAX + 1 + 2 + name_len + 2 + module_len, &is_new);
@@ -62,14 +80,23 @@ static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
 	rec_chunk_seal(w, out, start, p + 2 + module_len);
 }
 
-/* The number of @addr, defined if need be. */
+/* The number of @addr, defined if need be: once more when something else is there now. */
 u32 rec_sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct output_names *names)
 {
 	size_t h = (addr * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+	u32 when = names_when(names), hash;
+	struct kernel_sym sym;
+	u64 off;
 
-	for (; w->seen[h].id_plus_1; h = (h + 1) & (w->seen_slots - 1)) {
-		if (w->seen[h].addr == addr)
-			return w->seen[h].id_plus_1 - 1;
+	while (w->seen[h].id_plus_1 && w->seen[h].addr != addr)
+		h = (h + 1) & (w->seen_slots - 1);
+	if (w->seen[h].id_plus_1 && w->seen[h].when == when)
+		return w->seen[h].id_plus_1 - 1;
+	ask_sym(addr, names, &sym, &off);
+	hash = hash_sym(&sym, off);
+	if (w->seen[h].id_plus_1 && w->seen[h].hash == hash) {
+		w->seen[h].when = when;
+		return w->seen[h].id_plus_1 - 1;
 	}
 	if (w->n_seen >= w->seen_slots / 2) {
 		if (!seen_grow(w)) {
@@ -78,8 +105,10 @@ u32 rec_sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct out
 		}
 		return rec_sym_id(w, out, addr, names);
 	}
-	w->seen[h] = (struct seen){ .addr = addr, .id_plus_1 = (u32)++w->n_seen };
-	define_sym(w, out, addr, names);
+	w->seen[h] = (struct seen){
+		.addr = addr, .id_plus_1 = (u32)++w->n_seen, .when = when, .hash = hash
+	};
+	define_sym(w, out, addr, &sym, off);
 	return w->seen[h].id_plus_1 - 1;
 }
 

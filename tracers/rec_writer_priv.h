@@ -15,6 +15,7 @@ struct seen {
 	u32 id_plus_1; /* 0: empty */
 	bool proto; /* its prototype was looked for */
 	bool enums; /* which has enums */
+	u32 when, hash; /* of the names that it was asked of last; what they said */
 };
 
 /* The value of an enum that has its name in the file. */

@@ -36,6 +36,24 @@ static int fail(struct ring_reader *r, int no)
 	return no;
 }
 
+/* Nobody but us writes tail: another one there is of another time, a snapshot's. 0; -ESTALE; -errno */
+static int check_tail(struct ring_reader *r)
+{
+	u64 tail;
+	int err = r->io.read(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, tail), &tail, 8);
+
+	if (err)
+		return err;
+	return tail == r->tail ? 0 : -ESTALE;
+}
+
+static int senseless(struct ring_reader *r)
+{
+	int err = check_tail(r);
+
+	return err ? err : -EUCLEAN;
+}
+
 static int read_head(struct ring_reader *r, u64 *head_ret)
 {
 	u64 head_lost[2];
@@ -44,11 +62,11 @@ static int read_head(struct ring_reader *r, u64 *head_ret)
 	if (err)
 		return fail(r, err);
 	if (head_lost[0] < r->pos || head_lost[0] > HEAD_MAX)
-		return fail(r, -EUCLEAN);
+		return fail(r, senseless(r));
 	if (!r->overwrite && head_lost[0] - r->pos > r->slots)
-		return fail(r, -EUCLEAN);
+		return fail(r, senseless(r));
 	if (head_lost[1] < r->lost_start + r->stats.refused)
-		return fail(r, -EUCLEAN);
+		return fail(r, senseless(r));
 	r->stats.refused = head_lost[1] - r->lost_start;
 	*head_ret = head_lost[0];
 	return 0;
@@ -80,6 +98,7 @@ int ring_reader_init(struct ring_reader *r, const struct ring_io *io,
 		return fail(r, err);
 	r->start = tail;
 	r->pos = tail;
+	r->tail = tail;
 	r->lost_start = lost;
 	return read_head(r, &head);
 }
@@ -485,6 +504,10 @@ int ring_drain(struct ring_reader *r, struct ring_record *out, size_t max, u64 n
 	let_go(r, out, n_ret);
 	if (err || r->pos == from)
 		return err;
-	err = r->io.write(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, tail), &r->pos, 8);
+	err = check_tail(r);
+	if (!err)
+		err = r->io.write(r->io.arg, r->cpu_off + offsetof(struct agent_cpu, tail), &r->pos,
+				  8);
+	r->tail = r->pos;
 	return err ? fail(r, err) : 0;
 }

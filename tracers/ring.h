@@ -114,6 +114,7 @@ struct ring_reader {
 	bool overwrite;
 	int broken; /* what the first failure was; sticky */
 	u64 start, pos; /* next index to read */
+	u64 tail; /* as we wrote it last */
 	u64 lost_start; /* agent_cpu.lost at init */
 	u64 stall_head, stall_since_ns;
 	bool stalled;

@@ -19,6 +19,7 @@
 #define COMMS        16384 /* names in use at a time; 0 is "<...>" */
 #define COMM_UNKNOWN "<...>"
 #define LOCK_BATCH   256 /* records copied under one hold of the lock */
+#define COPY_BATCH   4096 /* the same, of store_copy() */
 #define TOP_4G       0xffffffff00000000
 #define DURATION_MAX ((1ull << 52) - 1) /* 52 days; longer ones show as this */
 
@@ -45,6 +46,7 @@ struct comm {
 struct store {
 	pthread_mutex_t lock; /* over everything below */
 	u64 newest; /* seq of the last record; the record of seq n lies in entries[n & mask] */
+	u64 first; /* a copy's: there is none before */
 	u64 mask;
 	u64 commless;
 	u16 free_comm; /* 0: none */
@@ -58,7 +60,9 @@ struct store {
 
 static u64 oldest_of(const struct store *s)
 {
-	return s->newest > s->mask ? s->newest - s->mask : 1;
+	u64 oldest = s->newest > s->mask ? s->newest - s->mask : 1;
+
+	return MAX(oldest, s->first);
 }
 
 int store_create(u32 records, u32 words, bool stacks, struct store **ret, struct err *err)
@@ -107,34 +111,6 @@ void store_destroy(struct store *s)
 	free(s);
 }
 
-/* Of what is kept at this moment; the appending thread waits for as long as copying takes. */
-int store_copy(struct store *s, struct store **ret, struct err *err)
-{
-	size_t n = s->mask + 1;
-	struct store *c;
-	int rc;
-
-	rc = store_create((u32)n, s->n_words, s->stacks, &c, err);
-	if (rc)
-		return rc;
-	pthread_mutex_lock(&s->lock);
-	c->newest = s->newest;
-	c->commless = s->commless;
-	c->free_comm = s->free_comm;
-	memcpy(c->heads, s->heads, sizeof(s->heads));
-	memcpy(c->comms, s->comms, sizeof(s->comms));
-	/* what was never written is not touched: its pages are not there */
-	n = MIN(n, s->newest + 1);
-	memcpy(c->entries, s->entries, n * sizeof(s->entries[0]));
-	if (s->words)
-		memcpy(c->words, s->words, n * s->n_words * sizeof(*s->words));
-	if (s->stacks)
-		memcpy(c->stacks, s->stacks, n * sizeof(*s->stacks));
-	pthread_mutex_unlock(&s->lock);
-	*ret = c;
-	return 0;
-}
-
 static u16 *comm_head(struct store *s, const char text[TRACE_COMM_LEN])
 {
 	u64 word[2];
@@ -149,7 +125,7 @@ static u16 comm_get(struct store *s, const char *comm)
 	u16 *head, i;
 
 	memcpy(text, comm, strnlen(comm, sizeof(text)));
-	if (!strncmp(text, COMM_UNKNOWN, sizeof(text)))
+	if (text[0] == '<' && !strncmp(text, COMM_UNKNOWN, sizeof(text)))
 		return 0;
 	head = comm_head(s, text);
 	for (i = *head; i; i = s->comms[i].next) {
@@ -182,6 +158,73 @@ static void comm_put(struct store *s, u16 i)
 	*link = s->comms[i].next;
 	s->comms[i].next = s->free_comm;
 	s->free_comm = i;
+}
+
+/* Names of a store's records as its copy numbers them; of names that are in use, while its lock is held. */
+struct comm_map {
+	u16 to[COMMS];
+	bool known[COMMS];
+};
+
+static u16 copy_comm(const struct store *s, struct store *c, struct comm_map *map, u16 i)
+{
+	u16 to = map->to[i];
+
+	if (!i)
+		return 0;
+	if (!map->known[i]) {
+		to = map->to[i] = comm_get(c, s->comms[i].text);
+		map->known[i] = true;
+	} else if (to) {
+		c->comms[to].refs++;
+	}
+	return to;
+}
+
+static void copy_one(const struct store *s, struct store *c, struct comm_map *map, u64 seq)
+{
+	u64 at = seq & s->mask;
+
+	c->entries[at] = s->entries[at];
+	c->entries[at].comm = copy_comm(s, c, map, s->entries[at].comm);
+	if (s->words)
+		memcpy(&c->words[at * s->n_words], &s->words[at * s->n_words],
+		       s->n_words * sizeof(*s->words));
+	if (s->stacks)
+		c->stacks[at] = s->stacks[at];
+}
+
+/* The oldest first, as they are overwritten first; the lock is not held longer than a reader holds it. */
+int store_copy(struct store *s, struct store **ret, struct err *err)
+{
+	struct comm_map *map = malloc(sizeof(*map));
+	struct store *c;
+	u64 seq = 1, n;
+	int rc;
+
+	if (!map)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a copy of records");
+	rc = store_create((u32)(s->mask + 1), s->n_words, s->stacks, &c, err);
+	if (rc) {
+		free(map);
+		return rc;
+	}
+	pthread_mutex_lock(&s->lock);
+	c->newest = s->newest;
+	c->commless = s->commless;
+	pthread_mutex_unlock(&s->lock);
+	while (seq <= c->newest) {
+		memset(map, 0, sizeof(*map));
+		pthread_mutex_lock(&s->lock);
+		if (oldest_of(s) > seq)
+			seq = c->first = oldest_of(s);
+		for (n = 0; n < COPY_BATCH && seq <= c->newest; n++)
+			copy_one(s, c, map, seq++);
+		pthread_mutex_unlock(&s->lock);
+	}
+	free(map);
+	*ret = c;
+	return 0;
 }
 
 /* How many values of @r there is room for. */

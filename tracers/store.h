@@ -30,7 +30,12 @@ struct store_info {
 must_check int store_create(u32 records, u32 words, bool stacks, struct store **ret,
 			    struct err *err);
 void store_destroy(struct store *s);
-/** store_copy - another one with the same records. Context: any thread. Return: 0; -ENOMEM. */
+/**
+ * store_copy - another one with the records that there are now
+ *
+ * Whoever appends goes on meanwhile; of records that it overwrites before they were copied the copy has none.
+ * Context: any thread. Return: 0; -ENOMEM.
+ */
 must_check int store_copy(struct store *s, struct store **ret, struct err *err);
 
 /**

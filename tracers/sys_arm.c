@@ -4,13 +4,15 @@
 #include "tracers/sys_arm.h"
 
 #include "base/log.h"
+#include "patcher/insn_x86.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define NONE        AGENT_CAPTURE_NONE
-#define SITE_WITHIN 16u /* bytes of a function's start, where its call site is */
+#define NONE          AGENT_CAPTURE_NONE
+#define WRAPPER_BYTES 32u
+#define SITE_WITHIN   16u /* bytes of a function's start, where its call site is */
 
 /* A member of a struct of the guest's. */
 struct member {
@@ -29,6 +31,7 @@ static const struct source {
 	struct agent_capture capture;
 	struct member ptr, len, key;
 	u32 group; /* 0: none */
+	const char *hands_on; /* where it is no more than a call of this one, that one is enough */
 } sources[] = {
 	/* fs/namei.c: struct filename *; its name lies in the same allocation, or one of its own */
 	{ .function = "getname_flags",
@@ -40,6 +43,7 @@ static const struct source {
 	  .ptr = { "filename", "name" },
 	  .key = { "filename", "uptr" } },
 	{ .function = "getname",
+	  .hands_on = "getname_flags",
 	  .type = "const char *",
 	  .program = { NULL, NULL, -1, CAPTURE_STRING },
 	  .capture = { .flags = AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING,
@@ -219,21 +223,23 @@ static size_t arm_function(const struct kernel *k, struct sys_arm *a, const stru
 
 /*
  * All programs, whether this trace needs them or not: a number must mean the same in every trace of a
- * guest, as a task may be preempted in the agent from one trace into the next. false in @there_ret: this
- * kernel has not what the program reads; it reads nothing then.
+ * guest, as a task may be preempted in the agent from one trace into the next. Where this kernel has not what
+ * the program reads it reads nothing.
  */
-static void number_sources(const struct kernel *k, struct sys_arm *a, bool *there_ret)
+static void number_sources(const struct kernel *k, struct sys_arm *a)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		const struct source *s = &sources[i];
 		struct agent_capture c = s->capture;
 
-		there_ret[i] = !member(k, &s->ptr, &c.ptr_at) && !member(k, &s->len, &c.len_at) &&
-			       !member(k, &s->key, &c.key_at);
+		bool there = !member(k, &s->ptr, &c.ptr_at) && !member(k, &s->len, &c.len_at) &&
+			     !member(k, &s->key, &c.key_at);
+
+		a->there |= (u32)there << i;
 		if (!c.max_bytes)
 			c.max_bytes = c.flags & AGENT_CAPTURE_STRING ? AGENT_STRING_MAX
 								     : AGENT_CAPTURE_MAX;
-		if (!there_ret[i])
+		if (!there)
 			c = (struct agent_capture){
 				.len = NONE, .key = NONE, .ptr_at = -1, .len_at = -1, .key_at = -1
 			};
@@ -244,19 +250,31 @@ static void number_sources(const struct kernel *k, struct sys_arm *a, bool *ther
 	a->n_programs = ARRAY_SIZE(sources);
 }
 
-static void choose_captures(const struct kernel *k, const struct syscall_table *t,
-			    struct sys_arm *a)
+/* Does it only hand on what a source that is armed returns? v6.1 and v6.12 fs/namei.c getname() */
+static bool is_told_by(const struct kernel *k, const struct sym_mem *mem, const struct source *s)
 {
-	bool there[ARRAY_SIZE(sources)];
+	u8 code[WRAPPER_BYTES];
+	u64 from, to;
+
+	return s->hands_on && !kernel_sym(k, s->function, &from) &&
+	       !kernel_sym(k, s->hands_on, &to) &&
+	       !mem->read(mem->arg, gva(from), code, sizeof(code)) &&
+	       insn_leads_to(from, code, sizeof(code), to);
+}
+
+void sys_arm_copies(struct sys_arm *a, const struct kernel *k, const struct sym_mem *mem,
+		    const struct syscall_table *t)
+{
 	u32 groups = 0;
 
-	number_sources(k, a, there);
 	for (size_t i = 0; i < ARRAY_SIZE(sources); i++) {
 		const struct source *s = &sources[i];
 
 		if ((s->group && groups & 1u << s->group) || !is_needed(k, t, a, s))
 			continue;
-		if (there[i] && arm_function(k, a, s)) {
+		if (is_told_by(k, mem, s))
+			continue;
+		if (a->there >> i & 1 && arm_function(k, a, s)) {
 			groups |= s->group ? 1u << s->group : 0;
 			a->armed |= 1u << i;
 		} else {
@@ -284,7 +302,7 @@ int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
 		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
 			       "no system call of this guest is asked for, or none can be traced");
 	}
-	choose_captures(k, t, ret);
+	number_sources(k, ret);
 	return 0;
 }
 

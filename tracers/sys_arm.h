@@ -33,21 +33,30 @@ struct sys_arm {
 	struct agent_capture captures[AGENT_MAX_CAPTURES];
 	struct sys_program programs[AGENT_MAX_CAPTURES];
 	size_t n_programs;
+	u32 there; /* a bit for each of programs: this kernel has what it reads */
 	u32 armed; /* a bit for each of programs: this trace has its captures */
 };
 
 /**
- * sys_arm_choose - which sites, and what of each
+ * sys_arm_choose - which handlers, and what of each
  * @wanted: by name
  *
- * Sites that a kernel does not have, or that may not be armed, are left out: of handlers they count as
- * skipped, of captures the log tells. Context: the caller holds what protects @k.
+ * Sites that a kernel does not have, or that may not be armed, are left out and count as skipped. Context: the caller holds what protects @k.
  * Return: 0; -ENOENT no call is left (filter.no_match); -ENOMEM. Undo: sys_arm_deinit().
  */
 must_check int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
 			      const struct syscall_filter *wanted, struct sys_arm *ret,
 			      struct err *err);
 void sys_arm_deinit(struct sys_arm *a);
+
+/**
+ * sys_arm_copies - also where the kernel copies what the arguments of those point to
+ * @mem: the guest's, for its text
+ *
+ * What a kernel has not, or may not be armed, the log tells. Context: as sys_arm_choose()
+ */
+void sys_arm_copies(struct sys_arm *a, const struct kernel *k, const struct sym_mem *mem,
+		    const struct syscall_table *t);
 
 /** sys_arm_follow - also where tasks are forked and end. Return: 0; -ENOENT (filter.no_match) one cannot be traced */
 must_check int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err);

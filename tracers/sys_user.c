@@ -54,14 +54,15 @@ static struct agent_user_step step_of(const struct plan_step *s)
 	return r;
 }
 
-/* The kernel's copy of argv, once the new program has it. */
-static struct agent_user_step args_of(const struct plan_step *s)
+/* The kernel's copy of argv or envp, once the new program has it. */
+static struct agent_user_step args_of(const struct plan_step *s, bool env)
 {
 	return (struct agent_user_step){ .op = AGENT_USER_ARGS,
 					 .base = s->arg,
 					 .len = AGENT_USER_NONE,
 					 .if_arg = AGENT_USER_NONE,
-					 .flags = AGENT_USER_AT_EXIT,
+					 .flags = (agent_u16)(AGENT_USER_AT_EXIT |
+							      (env ? AGENT_USER_ENV : 0)),
 					 .ptr_at = -1,
 					 .len_at = -1,
 					 .max = MIN(s->max, ARGS_MAX),
@@ -101,7 +102,7 @@ u32 sys_user_add(struct sys_user *u, const struct syscall_entry *e, const struct
 	struct plan p;
 	u32 n = 0;
 
-	if (!plan_all(e->name, o, &p))
+	if (!plan_all(e, o, &p))
 		return 0;
 	for (u8 i = 0; i < p.n && n < ARRAY_SIZE(run); i++) {
 		const struct plan_step *s = &p.steps[i];
@@ -110,7 +111,7 @@ u32 sys_user_add(struct sys_user *u, const struct syscall_entry *e, const struct
 			continue;
 		run[n++] = step_of(s);
 		if (s->what == CAPTURE_STRINGS && n < ARRAY_SIZE(run))
-			run[n++] = args_of(s);
+			run[n++] = args_of(s, s->env);
 	}
 	if (!n)
 		return 0;

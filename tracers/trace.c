@@ -35,17 +35,17 @@ int trace_check_pids(struct guest *g, const struct trace_opts *opts, struct err 
 	return 0;
 }
 
-static int prototype(void *arg, const char *name, struct kernel_func *ret)
+static int prototype(void *arg, const struct ftrace_site *site, struct kernel_func *ret)
 {
-	return kernel_btf_func(arg, name, ret);
+	return kernel_func_then(arg, site->ip, kernel_epoch(arg), ret);
 }
 
-int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
+int trace_choose(struct trace *t, const struct trace_opts *opts, bool later, struct choice *ret,
 		 struct err *err)
 {
 	struct kernel *k = guest_kernel(t->g);
 	struct choose_input in = { .sites = { kernel_sites(k), kernel_site_count(k),
-					      kernel_version(k) },
+					      kernel_version(k), later },
 				   .func = prototype,
 				   .arg = k };
 
@@ -126,7 +126,8 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 	if (!rc)
 		rc = trace_check_pids(t->g, opts, err);
 	if (!rc)
-		rc = t->sys ? trace_sys_choose(t, &c, &to, err) : trace_choose(t, opts, &c, err);
+		rc = t->sys ? trace_sys_choose(t, &c, &to, err)
+			    : trace_choose(t, opts, false, &c, err);
 	if (!rc)
 		rc = trace_clock_init(guest_kernel(t->g), &t->mem, &t->clock, err);
 	if (rc)
@@ -283,7 +284,8 @@ static int stop_trace(struct trace *t, struct err *err)
 		(void)!tracing_collect(t->g, trace_note_unreturned, &t->late, NULL);
 	rc = tracing_disarm(t->g, &restore, err);
 	guest_unlock(t->g);
-	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED)
+	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED &&
+	    err->code != ERR_GUEST_RESTORED)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
 	end_thread(t);
 	trace_pass_unreturned(t, &t->turn_late);
@@ -462,19 +464,9 @@ void trace_set_notify(struct trace *t, void (*fn)(void *arg), void *arg)
 	pthread_mutex_unlock(&t->lock);
 }
 
-bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
-{
-	struct kernel_sym sym;
-
-	if (t->sys)
-		return trace_sys_func(t, ip, ret);
-	return kernel_sym_at(t->k, ip, &sym) && !sym.module &&
-	       !kernel_btf_func(t->k, sym.name, ret);
-}
-
 const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val)
 {
-	return t->sys ? NULL : kernel_btf_enum_name(t->k, v->btf_id, val);
+	return t->sys ? NULL : kernel_val_enumerator(v, val);
 }
 
 struct guest *trace_guest(struct trace *t)

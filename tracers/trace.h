@@ -118,6 +118,8 @@ struct trace_opts {
 	u64 cgroup; /* id of a cgroup v2 */
 	bool follow_forks; /* of pids all threads, and what they fork */
 	bool fd_paths; /* what descriptors are of */
+	bool env; /* the environment that programs are started with, not only how many there are */
+	bool raw; /* numbers alone: nothing that arguments point to */
 	u32 string_max; /* bytes of buffers and strings; 0: 32. Paths are as long as they are */
 	bool overwrite; /* flight recorder: the newest records win */
 	u32 buffer_records; /* kept for readers; 0 for the default */
@@ -268,15 +270,20 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret);
  * Context: between trace_names_lock() and trace_names_unlock(), which strings in *ret are valid until.
  */
 bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, u64 *off_ret);
+/**
+ * trace_names_when - what trace_sym_then() says for @seq it says for all records for which this is the same
+ *
+ * It never goes back with growing @seq. Strings of names stay valid until it changes. Context: as trace_sym_then()
+ */
+u64 trace_names_when(struct trace *t, u64 seq);
 void trace_names_lock(struct trace *t);
 void trace_names_unlock(struct trace *t);
 
-/**
- * trace_func - prototype of the function with the call site @ip, for output; false when unknown
- *
- * Functions of modules are not known: their BTF is not read.
- */
+/** trace_func - prototype of the function with the call site @ip, for output; false when unknown. Context: as
+ * trace_sym_then() */
 bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret);
+/** trace_func_then - the same for record number @seq */
+bool trace_func_then(struct trace *t, u64 seq, u64 ip, struct kernel_func *ret);
 
 /** trace_enumerator - name of @val in the enum that @v of trace_func() is of; NULL: it has none */
 const char *trace_enumerator(struct trace *t, const struct kernel_val *v, s64 val);

@@ -55,7 +55,7 @@ static int rearm(struct trace *t, const struct trace_opts *opts, struct err *err
 	if (!rc)
 		rc = trace_check_pids(t->g, &now, err);
 	if (!rc)
-		rc = trace_choose(t, &now, &c, err);
+		rc = trace_choose(t, &now, false, &c, err);
 	if (rc)
 		return rc;
 	trace_agent_opts(t, &now, &to);
@@ -103,7 +103,7 @@ static int fill_snapshot(struct trace *t, struct trace *s, struct err *err)
 		rc = trace_life_copy(t, s, err);
 	s->stacks = stacks_ref(t->stacks);
 	if (!rc && t->sys)
-		rc = trace_sys_copy(s, err);
+		rc = trace_sys_copy(t, s, err);
 	return rc;
 }
 

@@ -140,15 +140,18 @@ void trace_life_begin(struct trace *t)
 static int arm_new(struct trace *t, size_t *n_ret, struct err *err)
 {
 	_cleanup_(choice_deinit) struct choice c = { 0 };
+	struct tracing_opts to = { 0 };
 	int rc;
 
 	*n_ret = 0;
 	if (t->sys) /* the kernel's own calls are all there from the beginning */
 		return 0;
-	rc = trace_choose(t, &t->opts, &c, err);
-	if (rc == -ENOENT) /* what its globs meant has gone with its module */
-		return 0;
-	return rc ? rc : tracing_arm_more(t->g, c.site, c.n, n_ret, err);
+	rc = trace_choose(t, &t->opts, true, &c, err);
+	if (rc)
+		return rc;
+	to.sites = c.what;
+	to.n_sites = c.n_what;
+	return tracing_arm_more(t->g, c.site, c.n, &to, n_ret, err);
 }
 
 static int look(struct trace *t, struct err *err)
@@ -237,6 +240,11 @@ bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, 
 	return true;
 }
 
+u64 trace_names_when(struct trace *t, u64 seq)
+{
+	return (u64)kernel_generation(t->k) << 32 | epoch_of(t, seq);
+}
+
 /* In what the kernel was before: newest first. */
 static bool was_there(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
@@ -253,6 +261,24 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
 	/* now, or when it was there last */
 	return trace_sym_then(t, ~0ull, addr, ret, off_ret) || was_there(t, addr, ret, off_ret);
+}
+
+bool trace_func_then(struct trace *t, u64 seq, u64 ip, struct kernel_func *ret)
+{
+	if (t->sys)
+		return trace_sys_func(t, ip, ret);
+	return !kernel_func_then(t->k, ip, epoch_of(t, seq), ret);
+}
+
+bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)
+{
+	if (trace_func_then(t, ~0ull, ip, ret))
+		return true;
+	for (u32 epoch = t->sys ? 0 : kernel_epoch(t->k); epoch-- > 0;) {
+		if (!kernel_func_then(t->k, ip, epoch, ret))
+			return true;
+	}
+	return false;
 }
 
 void trace_names_lock(struct trace *t)

@@ -99,9 +99,6 @@ void *trace_thread(void *arg);
 
 /* trace.c, for trace_control.c */
 int trace_check_pids(struct guest *g, const struct trace_opts *opts, struct err *err);
-/** trace_choose - which call sites, and what of them. Context: guest lock held. */
-int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
-		 struct err *err);
 /** trace_agent_opts - what the agent is asked for, but sites and threshold */
 void trace_agent_opts(const struct trace *t, const struct trace_opts *opts,
 		      struct tracing_opts *ret);
@@ -128,9 +125,9 @@ void trace_update_graph(struct trace *t);
 /** trace_pass_unreturned - into the stream, and empty @u */
 void trace_pass_unreturned(struct trace *t, struct unreturned *u);
 
-/** trace_choose - which call sites, and what of them. Context: guest lock held */
-must_check int trace_choose(struct trace *t, const struct trace_opts *opts, struct choice *ret,
-			    struct err *err);
+/** trace_choose - which call sites, and what of them; @later: choose_input. Context: guest lock held */
+must_check int trace_choose(struct trace *t, const struct trace_opts *opts, bool later,
+			    struct choice *ret, struct err *err);
 
 /* trace_sys.c: of the tracer syscalls. */
 must_check int trace_sys_create(struct trace *t, const struct trace_opts *opts, struct err *err);
@@ -147,8 +144,8 @@ void trace_sys_take(struct trace *t, const struct trace_record *r);
 void trace_sys_finish(struct trace *t);
 /** trace_sys_counts - into t->info; t->lock held */
 void trace_sys_counts(struct trace *t);
-/** trace_sys_copy - for a snapshot: names of calls and their arguments. Return: 0; -ENOMEM; the table's. */
-must_check int trace_sys_copy(struct trace *to, struct err *err);
+/** trace_sys_copy - for a snapshot: names of calls and their arguments. Return: 0; -ENOMEM. */
+must_check int trace_sys_copy(const struct trace *from, struct trace *to, struct err *err);
 /** trace_sys_func - trace_func() */
 bool trace_sys_func(struct trace *t, u64 ip, struct kernel_func *ret);
 

@@ -39,6 +39,8 @@ int trace_sys_create(struct trace *t, const struct trace_opts *opts, struct err 
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a trace");
 	t->sys->plan.string_max = opts->string_max;
 	t->sys->plan.fd_paths = opts->fd_paths;
+	t->sys->plan.env = opts->env;
+	t->sys->plan.raw = opts->raw;
 	t->sys->follow = opts->follow_forks;
 	t->sys->by_uid = opts->by_uid;
 	t->sys->uid = opts->uid;
@@ -69,11 +71,14 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 	rc = syscall_table_load(k, &t->mem, &s->table, err);
 	if (!rc)
 		rc = sys_arm_choose(k, s->table, s->filter, &s->arm, err);
+	if (!rc && !s->plan.raw)
+		sys_arm_copies(&s->arm, k, &t->mem, s->table);
 	if (!rc && s->follow)
 		rc = sys_arm_follow(&s->arm, k, err);
 	if (rc)
 		return rc;
-	sys_arm_user(&s->arm, k, s->table, &s->plan, &s->user);
+	if (!s->plan.raw)
+		sys_arm_user(&s->arm, k, s->table, &s->plan, &s->user);
 	f.table = s->table;
 	f.string_max = s->plan.string_max;
 	f.programs = s->arm.programs;
@@ -95,17 +100,14 @@ int trace_sys_choose(struct trace *t, struct choice *ret, struct tracing_opts *t
 	return 0;
 }
 
-int trace_sys_copy(struct trace *to, struct err *err)
+/* The table of the kernel that was traced: the guest may run another one by now. */
+int trace_sys_copy(const struct trace *from, struct trace *to, struct err *err)
 {
-	int rc;
-
 	to->sys = calloc(1, sizeof(*to->sys));
 	if (!to->sys)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a snapshot");
-	guest_lock(to->g);
-	rc = syscall_table_load(guest_kernel(to->g), &to->mem, &to->sys->table, err);
-	guest_unlock(to->g);
-	return rc;
+	to->sys->table = syscall_table_ref(from->sys->table);
+	return 0;
 }
 
 void trace_sys_take(struct trace *t, const struct trace_record *r)

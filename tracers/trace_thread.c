@@ -278,6 +278,8 @@ static void drain_failed(struct trace *t, struct err *err)
 	struct err why = { 0 };
 
 	guest_lock(t->g);
+	if (err->code == ERR_GUEST_RESTORED)
+		guest_note_restored(t->g);
 	if (guest_check_alive(t->g, &why) && why.code != ERR_NONE)
 		*err = why;
 	tracing_off(t->g); /* nobody reads any more; the sites are put back when it is stopped */

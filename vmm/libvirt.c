@@ -137,4 +137,5 @@ const struct vm_ops vm_ops_libvirt = {
 	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
 	.leaves = qemu_leaves,
+	.list_ram = qemu_list_ram,
 };

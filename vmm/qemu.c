@@ -257,7 +257,7 @@ static size_t backend_names(json_t *list, const char **ret, size_t max)
 	return n;
 }
 
-static int find_ram(struct vm *vm, struct err *err)
+int qemu_list_ram(struct vm *vm, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	_cleanup_free_ struct mtree_range *range = calloc(VM_MAX_RAM, sizeof(*range));
@@ -286,7 +286,7 @@ static int find_ram(struct vm *vm, struct err *err)
 			rc = add_range(vm, &range[i], err);
 	}
 	json_decref(backends);
-	return rc < 0 ? rc : vm_mem_open(vm, err);
+	return rc;
 }
 
 static int qemu_attach(struct vm *vm, const char *path, struct err *err)
@@ -342,7 +342,9 @@ int qemu_adopt(struct vm *vm, struct err *err)
 	if (rc == 0)
 		rc = check_confidential(vm, err);
 	if (rc == 0)
-		rc = find_ram(vm, err);
+		rc = qemu_list_ram(vm, err);
+	if (rc == 0)
+		rc = vm_mem_open(vm, err);
 	if (rc < 0)
 		return rc;
 	priv->running = true; /* until QEMU has been asked */
@@ -535,4 +537,5 @@ const struct vm_ops vm_ops_qemu = {
 	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
 	.leaves = qemu_leaves,
+	.list_ram = qemu_list_ram,
 };

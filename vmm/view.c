@@ -69,7 +69,7 @@ static int translate(struct vm *vm, struct vm_view *v, gva_t addr, u64 len, stru
 
 		if (rc < 0)
 			return rc;
-		r = vm_mem_find(vm, m.gpa.v);
+		r = vm_find_ram(vm, m.gpa.v);
 		if (!r)
 			return err_set(err, -EFAULT, ERR_GUEST_MEMORY, addr.v,
 				       "0x%llx is mapped to physical 0x%llx, which is not RAM",

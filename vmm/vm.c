@@ -70,6 +70,7 @@ static void vm_free(struct vm *vm)
 {
 	vm->ops->detach(vm);
 	vm_mem_close(vm);
+	vm_more_ram_close(vm);
 	if (vm->mem >= 0)
 		close(vm->mem);
 	if (vm->pagemap >= 0)
@@ -184,7 +185,7 @@ void vm_set_root(struct vm *vm, gpa_t root, int levels)
 static int read_entry(void *arg, u64 addr, u64 *entry_ret)
 {
 	struct vm *vm = arg;
-	const struct ram_region *r = vm_mem_find(vm, addr);
+	const struct ram_region *r = vm_find_ram(vm, addr);
 
 	if (!r || (addr & 7))
 		return -EFAULT;
@@ -234,7 +235,7 @@ static int walk_cached(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct
 
 static int read_run(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *err)
 {
-	const struct ram_region *r = vm_mem_find(vm, addr.v);
+	const struct ram_region *r = vm_find_ram(vm, addr.v);
 
 	if (r && r->map && len <= r->ram.len_bytes - (addr.v - r->ram.base.v)) {
 		vm_mem_copy(buf, r->map + (addr.v - r->ram.base.v), len);
@@ -314,6 +315,7 @@ int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len, struct
 		if (rc < 0)
 			return rc;
 		n = MIN(len, m.page_bytes - (addr.v & (m.page_bytes - 1)));
+		vm_find_ram(vm, m.gpa.v);
 		rc = vm_write_phys(vm, m.gpa, p, n, err);
 		if (rc < 0)
 			return rc;

@@ -99,6 +99,13 @@ enum vm_state vm_state(struct vm *vm);
  */
 bool vm_leaves(struct vm *vm);
 
+/**
+ * vm_more_ram - ask the VMM again which RAM there is; by itself this is done for an address outside of what is known
+ *
+ * At most once a second. Views go on. Context: no window open. Return: true: it is other RAM than before.
+ */
+bool vm_more_ram(struct vm *vm);
+
 /** vm_ram_count - runs of RAM, with holes between them */
 size_t vm_ram_count(const struct vm *vm);
 /** vm_ram - run @i, below vm_ram_count() */

@@ -53,6 +53,10 @@ struct vm {
 	u32 n_vcpus;
 	struct ram_region ram[VM_MAX_RAM]; /* sorted by guest physical address */
 	size_t n_ram;
+	struct ram_region
+		gone_ram[VM_MAX_RAM]; /* plugged out; open until the end, as views may lead there */
+	size_t n_gone_ram;
+	u64 ram_listed_ns; /* by vm_more_ram() */
 	gpa_t root;
 	int levels; /* 0 before vm_set_root() */
 	struct vm_tlb tlb[VM_TLB_SLOTS];
@@ -90,6 +94,8 @@ struct vm_ops {
 	int (*vcpu_regs)(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err);
 	/* optional; no window is open */
 	bool (*leaves)(struct vm *vm);
+	/* optional; no window is open; vm_mem_add() for each region of RAM that there is now */
+	int (*list_ram)(struct vm *vm, struct err *err);
 };
 
 extern const struct vm_ops vm_ops_qemu; /* qemu.c */
@@ -132,6 +138,12 @@ void spare_find(struct vm *vm);
 must_check int vm_check_confidential(const struct vm *vm, struct err *err);
 /** vm_refuse_confidential - fail so: @what it is */
 int vm_refuse_confidential(const struct vm *vm, const char *what, struct err *err);
+
+/* more_ram.c */
+
+/** vm_find_ram - as vm_mem_find(); where there is none, RAM that was plugged in is looked for */
+const struct ram_region *vm_find_ram(struct vm *vm, u64 addr);
+void vm_more_ram_close(struct vm *vm);
 
 /* vm_mem.c */
 

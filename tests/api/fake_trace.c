@@ -8,6 +8,8 @@
  *   fake-quiet   none
  *   fake-one     one, and then none
  *   fake-lossy   as fake; each 100th record is lost in the guest and counted
+ *   fake-renames the first 40 records are of functions of a module that was unloaded since
+ *   fake-reads   each reading of records takes 20 ms
  *   fake-dies    after 200 records its VMM is gone
  *   fake-stop    the first attempt to stop fails, journal.failed
  *   fake-slow    starting waits for the file that HVFTRACE_FAKE_GATE names
@@ -33,6 +35,7 @@
 
 #define DEFAULT_BUFFER 65536
 #define BOOT_NS        5000000000ull
+#define RENAMED_AFTER  40
 
 static u64 now_ns(clockid_t clock)
 {
@@ -306,7 +309,9 @@ static void set_rate(struct trace *t)
 {
 	const struct guest *g = t->guest;
 
-	t->per_tick = fake_is(g, "fake-quiet") ? 0 : fake_is(g, "fake-fast") ? 1000 : 1;
+	t->per_tick = fake_is(g, "fake-quiet") ? 0 : 1;
+	if (fake_is(g, "fake-fast") || fake_is(g, "fake-reads"))
+		t->per_tick = 1000;
 	t->lost_every = fake_is(g, "fake-lossy") ? 100 : 0;
 	t->dies_at = fake_is(g, "fake-dies") ? 200 : 0;
 }
@@ -445,6 +450,8 @@ int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *
 	const char *mark;
 
 	page->n = 0;
+	if (fake_is(t->guest, "fake-reads"))
+		nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
 	pthread_mutex_lock(&t->lock);
 	newest = t->info.n_records;
 	oldest = t->info.oldest_seq;
@@ -516,8 +523,18 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 /* All functions are int f(struct file *file, size_t count); but those of the module have no prototype. */
 bool trace_sym_then(struct trace *t, u64 seq, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
-	(void)seq;
-	return trace_sym(t, addr, ret, off_ret);
+	if (!trace_sym(t, addr, ret, off_ret))
+		return false;
+	if (!trace_names_when(t, seq)) {
+		ret->name = "gone_function";
+		ret->module = "gone";
+	}
+	return true;
+}
+
+u64 trace_names_when(struct trace *t, u64 seq)
+{
+	return !fake_is(t->guest, "fake-renames") || seq > RENAMED_AFTER;
 }
 
 void trace_names_lock(struct trace *t)
@@ -528,6 +545,12 @@ void trace_names_lock(struct trace *t)
 void trace_names_unlock(struct trace *t)
 {
 	(void)t;
+}
+
+bool trace_func_then(struct trace *t, u64 seq, u64 ip, struct kernel_func *ret)
+{
+	(void)seq;
+	return trace_func(t, ip, ret);
 }
 
 bool trace_func(struct trace *t, u64 ip, struct kernel_func *ret)

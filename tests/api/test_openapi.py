@@ -120,8 +120,6 @@ class Answers(DaemonCase):
                     method = next(m for m in item if item[m] is op)
                     self.ask(method.upper(), path.replace("{t}", self.d.trace(name)), content["example"],
                              201 if method == "post" else 200)
-                elif path == "/v1/session":  # nobody has this token, which must not be the body's fault
-                    self.ask("POST", path, content["example"], 401)
                 elif path == "/v1/guests":  # no such guest here, but it must not be the body's fault
                     self.ask("POST", path, content["example"], 404)
                 else:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * BTF: raw bytes, or a sound blob with damage (first byte odd). Every string of the blob is asked
- * for as type, member, enumerator and function; answers must be the same twice and members lie as C lays
- * them out.
+ * BTF: raw bytes, or a sound blob with damage (first byte odd); as it is, or as going on from another (its
+ * third bit). Every string of the blob is asked for as type, member, enumerator and function; answers must be
+ * the same twice and members lie as C lays them out.
  */
 #include "symbols/btf.h"
 #include "symbols/kernel.h"
@@ -42,12 +42,11 @@ static void check_pair(const struct btf_types *b, const char *type, const char *
 
 static void check_val(const struct btf_types *b, const struct kernel_val *v, u32 n_regs)
 {
-	const char *strings = (const char *)b->blob + b->strings;
 	const char *name = btf_types_enum_name(b, v->btf_id, v->size);
 
-	if (strlen(v->name) + strlen(v->type) > 2 * b->strings_bytes)
+	if (strlen(v->name) + strlen(v->type) > 2 * b->strings_end)
 		abort();
-	if (name && (name < strings || name >= strings + b->strings_bytes))
+	if (name && strlen(name) > b->strings_end)
 		abort();
 	if (v->reg != 0xff && (v->reg >= n_regs || !v->size))
 		abort();
@@ -87,7 +86,7 @@ static void ask_all(const struct btf_types *b)
 	const char *s[STRINGS_MAX];
 	size_t n = 0, sum = 0;
 
-	for (u32 at = 0; at < b->strings_bytes && n < STRINGS_MAX;) {
+	for (u32 at = 0; at < b->strings_end - b->strings_first && n < STRINGS_MAX;) {
 		s[n] = (const char *)b->blob + b->strings + at;
 		at += (u32)strlen(s[n++]) + 1;
 	}
@@ -106,6 +105,7 @@ static void ask_all(const struct btf_types *b)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+	static struct btf_types base;
 	struct btf_types b;
 	u32 len = (u32)size;
 	u8 *blob;
@@ -119,7 +119,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		blob = malloc(size + 1);
 		memcpy(blob, data, size);
 	}
-	if (btf_types_init(&b, blob, len)) {
+	if (size && data[0] & 4 && !base.blob) {
+		u32 base_len;
+		u8 *base_blob = fake_btf(false, &base_len);
+
+		if (btf_types_init(&base, base_blob, base_len))
+			abort();
+	}
+	if (size && data[0] & 4 ? btf_types_init_split(&b, &base, blob, len)
+				: btf_types_init(&b, blob, len)) {
 		free(blob);
 		return 0;
 	}

@@ -153,7 +153,7 @@ static void same_record(const struct trace_record *got, const struct trace_recor
 
 static void round_trip(const u8 *data, size_t size)
 {
-	const struct output_names names = { one_sym, NULL, one_func, NULL };
+	const struct output_names names = { .sym = one_sym, .func = one_func };
 	static const struct output_meta meta = { .tracer = "function_graph", .args = true };
 	struct cursor c = cursor_init(data, size), again = c;
 	struct trace_record want, got;

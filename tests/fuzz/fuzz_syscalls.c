@@ -161,7 +161,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	must(!sys_summary_add(s, &e), "summary");
 	sys_summary_print(s, &b);
-	(void)plan_all(entry.name, &plan_opts, &plan);
+	(void)plan_all(&entry, &plan_opts, &plan);
 	must(plan.n <= PLAN_STEPS, "plan");
 	check_pieces(data, size);
 	sys_summary_destroy(s);

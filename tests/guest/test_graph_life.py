@@ -100,7 +100,7 @@ def test_tree_of_one_task():
 
 @contextlib.contextmanager
 def hardly_any_cpu(g, times):
-    """A host that has a moment for the guest's VMM now and then: longer than one try at a window takes."""
+    """A host with no time for the VMM, longer each time than one try at a stop window takes."""
     def starve():
         for _ in range(times):
             os.kill(g.pid, signal.SIGSTOP)

@@ -14,7 +14,7 @@ from daemon import Daemon, binary, build_dir, problem
 from graphlib import graph
 from guest import Guest, GuestError, Skip, die_with_parent, wait_for
 from libvirt import PREFIX, URI, Domain, Libvirtd, answers, virsh
-from testlib import main
+from testlib import LONG, main
 from truth import attach
 
 CALLS = 1000
@@ -184,6 +184,37 @@ def test_libvirtd_goes_and_comes_back():
             d.request("DELETE", "/v1/guests/g")
             assert d.get("/v1/guests")["items"] == [] and not d.journals()
             refused(d, g.target, 409, "target.not_running")
+
+
+def test_managed_save():
+    """Saved while it is traced, by somebody who asks nobody: what comes back has an agent that no journal
+    tells of. It runs with that, and the next attach takes it out."""
+    if not LONG:
+        raise Skip("saves and restores a domain; HVF_LONG=1 asks for it")
+    need_libvirt()
+    with Libvirtd() as v, Domain(v) as g, Daemon() as d:
+        truth, sites = attach(g, d)
+        t = graph(d, ["vfs_*", "hrtimer_nanosleep", "do_wait"])
+        d.wait_trace(t, lambda x: x["records"] > 100)
+        g.save()
+        info = d.wait_trace(t, lambda x: x["state"] != "running", 60)
+        assert info["error"]["code"] in ("vmm.gone", "guest.migrating"), info["error"]
+        d.request("DELETE", "/v1/guests/g")
+        assert d.get("/v1/guests")["items"] == [] and not d.journals(), d.journals()
+        refused(d, g.target, 409, "target.not_running")
+        g.restore()
+        bad = truth.changed(sites)[0]
+        g.assert_alive(60)
+        g.assert_no_warnings()
+        d.attach(g, "g")
+        truth.assert_untouched(sites, quiet=True)
+        trace_exactly(g, d, "g")
+        restore = d.delete("/v1/guests/g")["restore"]
+        assert restore["verified"] and restore["memory_freed"], restore
+        truth.assert_untouched(sites)
+        g.assert_alive()
+        g.assert_no_warnings()
+        print(f"saved with {len(bad)} call sites armed")
 
 
 KVM_XML = """<domain type='kvm'>

@@ -3,7 +3,7 @@
 
 from daemon import Daemon, problem
 from guest import Guest, wait_for
-from testlib import main
+from testlib import LONG, main
 from truth import attach
 
 
@@ -33,13 +33,28 @@ def test_migration():
         info = d.wait_trace(t, lambda x: x["state"] == "failed", 30)
         assert info["error"]["code"] == "guest.migrating", info
         truth.assert_untouched(sites, quiet=True)
-        cancel(g)
+        if LONG:
+            detached_meanwhile(g, d, truth, sites)
+            t = d.trace("g", ["vfs_*"])["id"]
+        else:
+            cancel(g)
         d.stop_trace(t)
         restore = d.delete("/v1/guests/g")["restore"]
         assert restore["verified"] and restore["memory_freed"], restore
         truth.assert_untouched(sites)
         g.assert_alive()
         g.assert_no_warnings()
+
+
+def detached_meanwhile(g, d, truth, sites):
+    """What calls the agent may be in the copy for ever: its memory stays until that has ended, then goes."""
+    problem(d.request("DELETE", "/v1/guests/g"), 409, "guest.migrating")
+    assert d.journals(), "the agent's memory is noted nowhere"
+    truth.assert_untouched(sites, quiet=True)
+    cancel(g)
+    wait_for("the journal is done", lambda: not d.journals(), 60)
+    g.assert_alive()
+    d.attach(g, "g")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 """Modules that come and go while the guest is traced."""
 
 from daemon import Daemon, problem
-from guest import Guest, wait_for
-from testlib import first_kernel, main
+from guest import Guest, Skip, wait_for
+from testlib import LONG, first_kernel, main
 from truth import attach
 
 MODULE = "loop"
@@ -42,6 +42,7 @@ def test_while_all_is_armed(flavour):
         d.wait_trace(t, lambda x: x["functions"] > before + 10, 30)
         use(g)
         info = d.stop_trace(t)
+        arguments(g, d)
         records, _ = d.records(t)
         names = {r["function"] for r in records if r.get("module") == MODULE}
         assert len(names) > 5, names
@@ -53,6 +54,22 @@ def test_while_all_is_armed(flavour):
         g.assert_no_warnings()
         print(f"{flavour}: {there['functions']} call sites of {MODULE}, {len(names)} of them seen, "
               f"{info['functions']} armed at the end")
+
+
+def arguments(g, d):
+    """By the types that came with the module, and the kernel's that those go on from."""
+    t = d.trace("g", ["lo_ioctl", "loop_set_status"], args=True, retval=True, tracer="function_graph")["id"]
+    use(g)
+    d.wait_trace(t, lambda x: x["records"] >= 6)
+    d.stop_trace(t)
+    records, _ = d.records(t)
+    calls = [r for r in records if r["type"] == "graph_entry" and r["function"] == "lo_ioctl"]
+    assert [a["name"] for a in calls[0]["args"]] == ["bdev", "mode", "cmd", "arg"], calls[0]
+    assert calls[0]["args"][0]["type"] == "block_device *", calls[0]
+    assert 0x4c01 in [int(r["args"][2]["value"], 16) for r in calls], calls  # LOOP_CLR_FD
+    returns = [r for r in records if r["type"] == "graph_return" and r["function"] == "lo_ioctl"]
+    assert {(r["retval"]["type"], r["retval"]["text"]) for r in returns} >= {("int", "0")}, returns
+    d.delete(f"/v1/traces/{t}")
 
 
 def integrity_guard(g, d, truth, sites):
@@ -70,6 +87,65 @@ def integrity_guard(g, d, truth, sites):
     d.wait_trace(t, lambda x: x["records"] > 10)
     d.stop_trace(t)
     assert d.delete("/v1/guests/g")["restore"]["verified"]
+
+
+def of_loop(d, t, kind):
+    return [r for r in d.get(f"/v1/traces/{t}/records?limit=1000")["items"]
+            if r.get("module") == MODULE and r["type"] == kind]
+
+
+def test_options_of_new_modules():
+    """A module that comes while it is traced: what was asked of its functions holds, be it as a root, of what
+    they return or of who calls. Also when another glob's module has gone. And the journal does not grow."""
+    if not LONG:
+        raise Skip("boots a guest of its own; HVF_LONG=1 asks for it")
+    with Guest("cloud-6.1", modules=["loop", "dummy"]) as g, Daemon() as d:
+        truth, sites = attach(g, d)
+        both = ["dummy_*", "lo*:mod:loop"]
+        for options in ({"filter": both, "retval": True}, {"filter": [*both, "vfs_read"], "graph": both[1:]},
+                        {"filter": both, "stack": both, "tracer": "function"}):
+            t = d.trace("g", **{"tracer": "function_graph", "mode": "overwrite", **options})["id"]
+            before = d.trace_info(t)["functions"]
+            g.run(f"rmmod dummy; rmmod {MODULE}")
+            gone = d.wait_trace(t, lambda x, n=before: x["functions"] < n, 30)["functions"]
+            g.run(f"hvf-module {MODULE}")  # and dummy stays away
+            d.wait_trace(t, lambda x, n=gone: x["functions"] > n + 5, 30)
+            use(g)
+            kind = "function" if options.get("tracer") else "graph_entry"
+            calls = wait_for("its calls", lambda t=t, k=kind: of_loop(d, t, k), 30)
+            if options.get("retval"):
+                back = of_loop(d, t, "graph_return")
+                assert back and all("retval" in r for r in back if r["function"] == "lo_ioctl"), back[:5]
+            if options.get("graph"):
+                roots = [r for r in calls if r["depth"] == 0]
+                assert roots, calls[:5]
+            if options.get("stack"):
+                assert all(r["stack"] for r in calls), calls[:5]
+            d.stop_trace(t)
+            d.delete(f"/v1/traces/{t}")
+            g.run("hvf-module dummy")
+        journal_stays_short(g, d)
+        assert d.delete("/v1/guests/g")["restore"]["verified"]
+        truth.assert_untouched([s for s in sites if s not in truth.module_sites], quiet=True)
+        g.assert_alive()
+        g.assert_no_warnings()
+
+
+def journal_stays_short(g, d):
+    """A module that is loaded and unloaded in a loop."""
+    t = d.trace("g", [":mod:loop", "vfs_read"], mode="overwrite")["id"]
+    n = d.trace_info(t)["functions"]
+    sizes = []
+    for _ in range(40):
+        g.run(f"rmmod {MODULE}")
+        d.wait_trace(t, lambda x: x["functions"] < n, 30)
+        g.run(f"hvf-module {MODULE}")
+        d.wait_trace(t, lambda x: x["functions"] >= n, 30)
+        sizes.append(sum(p.stat().st_size for p in d.journals()))
+    print(f"journal: {sizes[0]} bytes after the first round, {max(sizes)} at most, {sizes[-1]} in the end")
+    assert max(sizes) < 200000 and sizes[-1] < sizes[0] * 30, sizes
+    d.stop_trace(t)
+    d.delete(f"/v1/traces/{t}")
 
 
 if __name__ == "__main__":

@@ -1,95 +1,213 @@
 # SPDX-License-Identifier: Apache-2.0
 """
-What tracing every system call adds to one, on the same work in one run on one guest: the tracer syscalls,
-with arguments and the memory that they point to; the guest's own events raw_syscalls and syscalls, which
-trace-cmd and perf trace are made of, into its own buffer; and strace. In processor time of QEMU, as what
-else the machine does hardly counts then; under TCG, so it is their ratio that counts.
+What tracing every system call adds to one, beside the tools that do it inside of the guest, on the same work,
+in turns, in one run on one guest: the tracer syscalls, with what arguments point to and without (raw);
+Debian's `trace-cmd record` of the events raw_syscalls and syscalls, Debian's `perf trace`, both of all tasks
+and into a file; and strace.
+
+How it is counted: the guest has two vCPUs, each a thread of QEMU's. The program that calls has the first one
+for itself, the tools have the other. What the first thread runs more than without a tracer, divided by the
+number of calls, is what the program pays: column "program". What all the rest runs more, until it is quiet
+again, is "beside it": recorders, decoders and writers of the tools in the guest, and the daemon on the host.
+In processor time, as what else the machine does hardly counts then; under TCG, so it is their ratio that
+counts. Rings of all are large enough for nothing to be lost, which would be cheaper; that nothing was is
+looked at.
+
+What each records: ours number, arguments, result, times, task, user, cgroup, and what arguments point to: of
+write() the first 32 bytes, of openat() the path. raw of ours and raw_syscalls: number, arguments, result,
+task. syscalls: a call's own arguments, in 6.1 and 6.12 without what they point to. perf trace: raw_syscalls,
+decoded to text. strace: what ours does, decoded to text.
 """
 
 import pathlib
+import re
+import statistics
+import tempfile
+import time
 
 from daemon import Daemon
-from guest import Guest, Skip
+from guest import Guest, Skip, kernel_dir, wait_for
+from hostprograms import initramfs_with
 from testlib import LONG, first_kernel, main
 from truth import attach
 
-CALLS = 200_000 if LONG else 40_000
-ROUNDS = 5 if LONG else 2
+CALLS = 60_000
+ROUNDS = 5
 WORK = "getppid", "write", "open"
 TRACING = "/sys/kernel/tracing"
+QUIET_S = 0.1
 
 
-def cpu_ns(g):
-    """What QEMU's threads have run."""
-    tasks = pathlib.Path(f"/proc/{g.pid}/task").glob("*/schedstat")
-    return sum(int(t.read_text().split()[0]) for t in tasks)
-
-
-def one(g, n, what, tracer=""):
-    before = cpu_ns(g)
-    g.run(f"{tracer} syscallmem cost {n} {what}", 120)
-    return cpu_ns(g) - before
-
-
-def work(g, n=CALLS, tracer=""):
-    """ns a call, of each kind: what the program and the shell take is taken off."""
-    one(g, n // 4, "write", tracer)  # code that is not translated yet
-    return [(one(g, n, what, tracer) - one(g, 1, what, tracer)) / n for what in WORK]
-
-
-def own_events(g, events):
-    g.run(f"cd {TRACING}; echo 1 >events/{events}/enable; echo 1 >tracing_on", 60)
+def ran_ns(task):
     try:
-        return work(g)
-    finally:
-        g.run(f"cd {TRACING}; echo 0 >events/{events}/enable; echo >trace", 60)
+        return int(pathlib.Path(f"{task}/schedstat").read_text().split()[0])
+    except OSError:
+        return 0
 
 
-def ours(g, d):
-    t = d.trace("g", tracer="syscalls", mode="overwrite")["id"]
+class Bed:
+    def __init__(self, g, d):
+        self.g, self.d = g, d
+        first = next(c for c in g.qmp.command("query-cpus-fast") if c["cpu-index"] == 0)
+        self.program = pathlib.Path(f"/proc/{g.pid}/task/{first['thread-id']}")
+
+    def ran(self):
+        """What the program's vCPU has run, and all the rest."""
+        tasks = [t for pid in (self.g.pid, self.d.pid)
+                 for t in pathlib.Path(f"/proc/{pid}/task").glob("*") if t != self.program]
+        return ran_ns(self.program), sum(map(ran_ns, tasks))
+
+    def quiet(self):
+        """Until the tools have done what is theirs."""
+        def is_quiet():
+            before = self.ran()[1]
+            time.sleep(QUIET_S)
+            return self.ran()[1] - before < 0.15 * QUIET_S * 1e9
+        wait_for("tools are done", is_quiet, 120)
+
+    def one(self, n, what, prefix=""):
+        before = self.ran()
+        self.g.run(f"taskset 1 {prefix} syscallmem cost {n} {what}", 120)
+        self.quiet()
+        return [b - a for a, b in zip(before, self.ran())]
+
+    def work(self, n=CALLS, prefix=""):
+        """{what: (program, beside it)}, ns a call: what else is run and done is taken off."""
+        self.one(n // 10, "write", prefix)  # code that is not translated yet
+        return {what: [(b - a) / (n - n // 10) for a, b in zip(self.one(n // 10, what, prefix),
+                                                              self.one(n, what, prefix))]
+                for what in WORK}
+
+
+def untraced(b):
+    return b.work()
+
+
+def ours(b, **options):
+    t = b.d.trace("g", tracer="syscalls", mode="discard", buffer_records=1 << 20, **options)["id"]
     try:
-        return work(g)
+        times = b.work()
     finally:
-        d.stop_trace(t)
-        d.delete(f"/v1/traces/{t}")
+        lost = b.d.stop_trace(t)["lost"]
+        b.d.delete(f"/v1/traces/{t}")
+    assert lost == 0, lost
+    return times
 
 
-def strace(g):
-    """It stops the program twice a call: fewer will do."""
-    if g.sh("strace -V")[0] != 0:
-        return None
-    return work(g, 400, "strace -f -o /dev/null")
+def in_background(b, command, ready):
+    """Of the second vCPU, until it is stopped; returns what was measured meanwhile."""
+    # it may be sent twice: see Guest.sh()
+    b.g.run(f"[ ! -e /tmp/tool/pid ] || kill -KILL $(cat /tmp/tool/pid); rm -rf /tmp/tool; mkdir /tmp/tool; "
+            f"cd /tmp/tool; echo 0 >{TRACING}/tracing_on; : >out; "
+            f"(exec taskset 2 {command} >said 2>&1) & echo $! >/tmp/tool/pid")
+    wait_for(f"{command} is ready", ready, 60)
+    b.quiet()
+    try:
+        return b.work()
+    finally:
+        b.g.run("kill -INT $(cat /tmp/tool/pid); "
+                "while kill -0 $(cat /tmp/tool/pid) 2>/dev/null; do sleep 0.2; done; rm /tmp/tool/pid", 120)
+        b.g.run(f"echo >{TRACING}/trace; echo 1 >{TRACING}/tracing_on")
+
+
+def trace_cmd(b, event):
+    def ready():
+        return b.g.run(f"cat {TRACING}/tracing_on").strip() == "1"
+    times = in_background(b, f"trace-cmd record -e {event} -b 20000 -o trace.dat", ready)
+    said = b.g.run("cat /tmp/tool/said")
+    assert not re.search(r"[1-9]\d* events? lost|overrun: *[1-9]", said), said
+    recorded = sum(int(n) for n in re.findall(r"\((\d+) uncompressed\)", said))
+    assert recorded > 3 * CALLS * 40, said  # an enter and an exit take more
+    return times
+
+
+def perf_trace(b):
+    def ready():
+        b.g.run("syscallmem cost 100 getppid")
+        return int(b.g.run("stat -c %s /tmp/tool/out")) > 0
+    times = in_background(b, "perf trace -a -m 8192 -o out", ready)
+    assert int(b.g.run("grep -c 'syscallmem.* write(' /tmp/tool/out")) >= CALLS
+    assert b.g.sh("grep -m 1 LOST /tmp/tool/out")[0] != 0
+    return times
+
+
+def strace(b):
+    """It stops the program twice a call: fewer will do. On one vCPU with it, as one waits for the other."""
+    return b.work(600, "strace -f -o /tmp/strace.out")
+
+
+def tools(missing):
+    yield "untraced", untraced, None
+    yield "ours, with memory", ours, None
+    yield "ours, raw", lambda b: ours(b, raw=True), None
+    yield "trace-cmd -e raw_syscalls", lambda b: trace_cmd(b, "raw_syscalls"), "trace-cmd"
+    yield "trace-cmd -e syscalls", lambda b: trace_cmd(b, "syscalls"), "trace-cmd"
+    yield "perf trace", perf_trace, "perf"
+    yield "strace -f", strace, "strace"
+
+
+def runs_here(g, name, missing):
+    """Says why not."""
+    if name in missing:
+        print(f"{name} is not installed on this host, so it is not in the table (scripts/setup --tests)")
+        return False
+    status, said = g.sh("trace-cmd list -t" if name == "trace-cmd" else f"{name} --version")
+    if status:
+        print(f"{name} does not run in the guest: status {status}: {said.strip()[-200:]}")
+    return not status
+
+
+def medians(rounds):
+    """{tool: {what: (program, beside it)}}"""
+    return {tool: {what: [statistics.median(r[what][i] for r in rows) for i in (0, 1)] for what in WORK}
+            for tool, rows in rounds.items()}
+
+
+def table(flavour, cost):
+    print(f"{flavour}: ns a call, medians of {ROUNDS} rounds: program + beside it; "
+          "after the first line: added to that")
+    print(f"{'':>28}" + "".join(f"{w:>22}" for w in WORK))
+    for tool, row in cost.items():
+        print(f"  {tool:>26}" + "".join(f"{row[w][0]:12.0f} + {row[w][1]:7.0f}" for w in WORK))
 
 
 @first_kernel
 def test_cost(flavour):
     if not LONG:
-        raise Skip("times calls for half a minute; HVF_LONG=1 asks for it")
-    with Guest(flavour, load="none", thread="single") as g, Daemon() as d:
-        attach(g, d)
-        times = {}
-        for _ in range(ROUNDS):  # in turn, so that what else the machine does hits all alike
-            for name, run in (("untraced", lambda: work(g)), ("ours", lambda: ours(g, d)),
-                              ("raw_syscalls", lambda: own_events(g, "raw_syscalls")),
-                              ("syscalls", lambda: own_events(g, "syscalls"))):
-                times.setdefault(name, []).append(run())
-        slow = strace(g)
-        g.assert_no_warnings()
-    # the least of all rounds: what else the machine does only adds to it
-    best = {name: [min(column) for column in zip(*rows)] for name, rows in times.items()}
-    if slow:
-        best["strace"] = slow
-    added = {name: [t - u for t, u in zip(row, best["untraced"])] for name, row in best.items()}
-    print(f"{flavour}: ns added to a call  " + "  ".join(f"{w:>12}" for w in WORK))
-    for name, row in added.items():
-        shown = best["untraced"] if name == "untraced" else row
-        print(f"  {name:>24}  " + "  ".join(f"{t:12.0f}" for t in shown))
-    # a call as such
-    assert 0 < added["ours"][0] < min(added["raw_syscalls"][0], added["syscalls"][0]), added
-    # write() and openat() have what they point to with us, which neither of the others reads: that costs more
-    total = {name: sum(row) for name, row in added.items()}
-    assert total["ours"] < 2 * total["raw_syscalls"], total
-    assert not slow or total["ours"] < total["strace"] / 10, total
+        raise Skip("times calls under five tracers for minutes; HVF_LONG=1 asks for it")
+    with tempfile.TemporaryDirectory(prefix="hvf-tools-") as tmp:
+        initrd, missing = initramfs_with(kernel_dir(flavour), ("trace-cmd", "perf", "strace"), tmp)
+        with Guest(flavour, load="none", mem=1024, initrd=initrd) as g, Daemon() as d:
+            attach(g, d)
+            b, rounds = Bed(g, d), {}
+            have = {name: runs_here(g, name, missing) for name in ("trace-cmd", "perf", "strace")}
+            for _ in range(ROUNDS):  # in turn, so that what else the machine does hits all alike
+                for tool, run, program in tools(missing):
+                    if have.get(program, True):
+                        rounds.setdefault(tool, []).append(run(b))
+            g.assert_no_warnings()
+    cost = medians(rounds)
+    for tool, row in cost.items():
+        if tool != "untraced":
+            for what in WORK:
+                row[what] = [t - u for t, u in zip(row[what], cost["untraced"][what])]
+    table(flavour, cost)
+    check(cost)
+
+
+def check(cost):
+    mine, raw = cost["ours, with memory"], cost["ours, raw"]
+    for what in WORK:
+        assert mine[what][0] > 0 and raw[what][0] > 0, (what, cost)
+        for tool in ("trace-cmd -e syscalls", "perf trace", "strace -f"):
+            if tool in cost:
+                assert mine[what][0] < cost[tool][what][0], (tool, what, cost)
+        # as much as it records
+        if "trace-cmd -e raw_syscalls" in cost:
+            assert raw[what][0] < cost["trace-cmd -e raw_syscalls"][what][0], (what, cost)
+        # and whatever is spent beside the program
+        if "perf trace" in cost:
+            assert sum(mine[what]) < sum(cost["perf trace"][what]), (what, cost)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tracer syscalls: a program's memory, its forks, whose call it is, and programs of the 32-bit ABI."""
 
+import re
+
 from daemon import Daemon
 from graphlib import all_given_back
 from guest import Guest
@@ -74,6 +76,47 @@ def execs(b):
     assert got == want, got
     assert mine[-1]["state"] == "execve" and mine[-1]["args"][2]["source"] == "kernel", mine[-1]
     assert mine[-1]["args"][2]["strings"] == ["echo", "a b", ""], mine[-1]
+    assert texts(mine[-1])[3].endswith(" */"), mine[-1]  # how many there are
+    # the environment: the kernel's copy of what a program was started with, else what was to be
+    t = trace(b, ["execve"], env=True)
+    b.g.sh("env -i A=1 'TWO=a b' EMPTY= true; env -i B=2 /nowhere/at/all")
+    calls, _ = finish(b, t)
+    started = [c for c in calls if texts(c)[2] == '["A=1", "TWO=a b", "EMPTY="]']
+    assert started and started[-1]["args"][2]["source"] == "kernel", [texts(c) for c in calls]
+    assert started[-1]["args"][2]["strings"] == ["A=1", "TWO=a b", "EMPTY="], started
+    failed = [c for c in calls if texts(c)[2] == '["B=2"]']
+    assert failed and failed[0]["args"][2]["source"] == "user_enter", [texts(c) for c in calls]
+
+
+def raw(b):
+    """Numbers alone, and nothing that they point to."""
+    t = trace(b, raw=True)
+    b.g.sh("syscallmem memory")
+    calls, _ = finish(b, t)
+    mine = of(calls, "syscallmem")
+    assert len(mine) > 20 and not [a for c in mine for a in c["args"] if "source" in a], mine[0]
+    write = next(c for c in mine if c["syscall"] == "write")
+    assert texts(write)[1].startswith("0x") and texts(write)[2] == "30", write
+
+
+def interrupted(b):
+    """What a signal does to a call: begun again, given up, or never to return."""
+    t = trace(b)
+    b.g.sh("syscallmem signals")
+    calls, _ = finish(b, t)
+    mine = of(calls, "syscallmem")
+    read = next(c for c in mine if c["syscall"] == "read" and c["state"] == "restarted")
+    assert read["ret_text"] == "? ERESTARTSYS (To be restarted if SA_RESTART is set)", read
+    assert read["ret"] is None and read["restart"] == "sa_restart", read
+    rest = [c for c in mine if c["pid"] == read["pid"] and c["seq"] > read["seq"]]
+    assert [(c["syscall"], c["state"]) for c in rest[:2]] == [("rt_sigreturn", "sigreturn"),
+                                                              ("read", "returned")], rest[:2]
+    assert texts(rest[1]) == [texts(read)[0], '"x"', "1"] and rest[1]["ret"] == "1", rest[1]
+    sleep = next(c for c in rest if c["syscall"] == "nanosleep")
+    assert sleep["ret_text"] == "? ERESTART_RESTARTBLOCK (Interrupted by signal)", sleep
+    assert texts(sleep)[1].startswith("{tv_sec=0, tv_nsec="), sleep  # what was left of it
+    pause = next(c for c in mine if c["syscall"] == "pause")
+    assert (pause["state"], pause["ret"]) == ("never_returns", None), pause
 
 
 def follow(b):
@@ -141,7 +184,9 @@ def unmapped(b):
 
 
 CALLS32 = [("getpid", 20), ("getppid", 64), ("getuid32", 199), ("mkdir", 39), ("open", 5), ("write", 4),
-           ("lseek", 19), ("read", 3), ("close", 6), ("open", 5), ("getcwd", 183), ("unlink", 10),
+           ("lseek", 19), ("read", 3), ("writev", 146), ("fstat64", 197), ("close", 6), ("nanosleep", 162),
+           ("clock_gettime", 265), ("sendmsg", 370), ("rt_sigaction", 174), ("open", 5), ("getcwd", 183),
+           ("unlink", 10),
            ("rmdir", 40), ("execve", 11), ("sched_yield", 158), ("exit_group", 252)]
 
 
@@ -159,6 +204,16 @@ def of_32_bits(b):
     assert show["write"] == ["3", '"of thirty-two bits"', "18"], show
     assert show["read"] == ["3", '"thirty-two bits"', "64"], show
     assert show["execve"] == ['"/no/such/prog32"', '["prog32", "with one"]', "NULL"], show
+    # laid out as 32-bit programs have it
+    parts = '[{iov_base="one", iov_len=3}, {iov_base="and two", iov_len=7}]'
+    assert show["writev"] == ["3", parts, "2"], show
+    assert show["fstat64"] == ["3", "{st_mode=S_IFREG|0640, st_size=28, ...}"], show
+    assert show["nanosleep"] == ["{tv_sec=0, tv_nsec=1000}", "NULL"], show
+    assert re.fullmatch(r"{tv_sec=\d+, tv_nsec=\d{1,9}}", show["clock_gettime"][1]), show
+    assert show["sendmsg"][1] == ('{msg_name={sa_family=AF_INET, sin_port=htons(9), '
+                                  'sin_addr=inet_addr("127.0.0.1")}, msg_namelen=16, '
+                                  f"msg_iov={parts}, msg_iovlen=2, msg_controllen=0, msg_flags=0}}"), show
+    assert show["rt_sigaction"][1] == "{sa_handler=SIG_IGN, sa_mask=[INT], sa_flags=SA_RESTART}", show
     others = [c for c in calls if c["abi"] != "i386" and c["comm"] == "syscall32"]
     assert not others, others[0]
 
@@ -168,7 +223,7 @@ def test_memory(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         b = Bed(g, d)
-        for step in (memory, execs, follow, whose, unmapped, of_32_bits):
+        for step in (memory, execs, raw, interrupted, follow, whose, unmapped, of_32_bits):
             print(f"{flavour}: {step.__name__}")
             step(b)
         all_given_back(g, d, truth, sites)

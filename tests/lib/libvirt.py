@@ -247,12 +247,7 @@ class Domain(Guest):
             self.define()
         try:
             virsh("start", self.name, timeout=120)
-            pid = int(pathlib.Path(f"/run/libvirt/qemu/{self.name}.pid").read_text())
-            self.process = _Process(pid)
-            self.qmp = _Monitor(self.name)
-            self.channel = self._connect(self.dir / "channel")
-            where = self.qmp.hmp("gpa2hva 0")
-            self.ram_at = int(re.search(r"\) is 0x([0-9a-f]+)", where).group(1), 16)
+            self._reach()
             self.wait_ready()
         except Exception as e:
             detail = self._tail(self.log_path) + self._tail(self.console_path)
@@ -260,13 +255,36 @@ class Domain(Guest):
             raise GuestError(f"domain did not start: {e}\n{detail}") from e
         return self
 
+    def _reach(self):
+        """The QEMU that it runs in now."""
+        pid = int(pathlib.Path(f"/run/libvirt/qemu/{self.name}.pid").read_text())
+        self.process = _Process(pid)
+        self.qmp = _Monitor(self.name)
+        self.channel = self._connect(self.dir / "channel")
+        where = self.qmp.hmp("gpa2hva 0")
+        self.ram_at = int(re.search(r"\) is 0x([0-9a-f]+)", where).group(1), 16)
+
+    def save(self):
+        """Into a file that libvirt keeps; its QEMU ends."""
+        virsh("managedsave", self.name, timeout=120)
+        self.channel.close()
+        self.process.wait()
+        os.close(self.process.fd)
+        self.process = self.channel = None
+        self.buf = b""
+
+    def restore(self):
+        """As it was when it was saved, in another process."""
+        virsh("start", self.name, timeout=120)
+        self._reach()
+
     def stop(self):
         if self.channel:
             self.channel.close()
         self.channel = None
         if self.dir:
-            for verb in ("destroy", "undefine"):
-                virsh(verb, self.name, check=False)
+            virsh("destroy", self.name, check=False)
+            virsh("undefine", "--managed-save", self.name, check=False)
             shutil.rmtree(self.dir, ignore_errors=True)
         if self.process:
             if self.process.poll() is None:

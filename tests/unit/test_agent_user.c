@@ -25,7 +25,7 @@ struct fake_regs {
 };
 
 struct fake_mm {
-	u64 pad, arg_start, arg_end;
+	u64 pad, arg_start, arg_end, env_start, env_end;
 };
 
 static struct rig rig;
@@ -283,7 +283,9 @@ static void argv(void **state)
 static void new_program(void **state)
 {
 	struct agent_user_step s = plain;
-	struct fake_mm mm = { .arg_start = at(10), .arg_end = at(300) };
+	struct fake_mm mm = {
+		.arg_start = at(10), .arg_end = at(300), .env_start = at(300), .env_end = at(310)
+	};
 
 	(void)state;
 	s.op = AGENT_USER_ARGS;
@@ -293,6 +295,8 @@ static void new_program(void **state)
 	rig.hdr->where.task_mm = offsetof(struct fake_task, pad3) + 4 + 8;
 	rig.hdr->where.mm_arg_start = offsetof(struct fake_mm, arg_start);
 	rig.hdr->where.mm_arg_end = offsetof(struct fake_mm, arg_end);
+	rig.hdr->where.mm_env_start = offsetof(struct fake_mm, env_start);
+	rig.hdr->where.mm_env_end = offsetof(struct fake_mm, env_end);
 	steps(&s, 1);
 	/* the next task's first bytes stand in for a member behind the fake task's own */
 	*(struct fake_mm **)(void *)((u8 *)&rig.task[0] + rig.hdr->where.task_mm) = &mm;
@@ -300,6 +304,12 @@ static void new_program(void **state)
 	assert_piece(0, TAG | AGENT_USER_EXIT | AGENT_USER_MM, 0, at(10), 256, 290);
 	assert_piece(1, TAG | AGENT_USER_EXIT | AGENT_USER_MM, 1, at(266), 34, 290);
 	assert_int_equal(call((u64)-ENOENT, 0), 0);
+	s.flags |= AGENT_USER_ENV;
+	steps(&s, 1);
+	assert_int_equal(call(0, 0), 1);
+	assert_piece(0, TAG | AGENT_USER_EXIT | AGENT_USER_MM, 0, at(300), 10, 10);
+	s.flags &= (u16)~AGENT_USER_ENV;
+	steps(&s, 1);
 	mm.arg_end = at(0);
 	assert_int_equal(call(0, 0), 1);
 	assert_piece(0, FAILED | AGENT_USER_EXIT | AGENT_USER_MM, 0, 0, 0, AGENT_CAPTURE_UNKNOWN);

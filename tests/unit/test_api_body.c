@@ -116,19 +116,22 @@ static void calls_options_are_read(void **state)
 	struct problem p;
 
 	(void)state;
-	assert_int_equal(parse_trace("{\"tracer\":\"syscalls\",\"pids\":[7],\"follow_forks\":true,"
-				     "\"comm\":\"ss*\",\"path\":\"/etc\",\"uid\":0,"
-				     "\"cgroup\":4294967297,\"string_max\":4096,\"fd_paths\":true,"
-				     "\"failed\":true}",
-				     &b, &p),
-			 0);
-	assert_true(b.follow_forks && b.fd_paths && b.failed);
+	assert_int_equal(
+		parse_trace(
+			"{\"tracer\":\"syscalls\",\"pids\":[7],\"follow_forks\":true,"
+			"\"comm\":\"ss*\",\"path\":\"/etc\",\"uid\":0,"
+			"\"cgroup\":4294967297,\"string_max\":4096,\"fd_paths\":true,\"env\":true,\"raw\":true,"
+			"\"failed\":true}",
+			&b, &p),
+		0);
+	assert_true(b.follow_forks && b.fd_paths && b.failed && b.env && b.raw);
 	assert_string_equal(b.comm, "ss*");
 	assert_string_equal(b.path, "/etc");
 	assert_true(b.has_uid && b.uid == 0 && b.has_cgroup && b.cgroup == 4294967297);
 	assert_int_equal(b.string_max, 4096);
 	body_trace_deinit(&b);
 	assert_int_equal(parse_trace("{\"tracer\":\"syscalls\"}", &b, &p), 0);
+	assert_false(b.env || b.raw);
 	assert_false(b.follow_forks || b.fd_paths || b.has_uid || b.has_cgroup || b.string_max);
 	assert_true(!b.comm && !b.path);
 	body_trace_deinit(&b);

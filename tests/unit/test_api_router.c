@@ -41,7 +41,6 @@ HANDLER(res_traces_delete)
 HANDLER(res_traces_records)
 HANDLER(res_events_list)
 HANDLER(res_events_stream)
-HANDLER(res_session_create)
 HANDLER(res_traces_stream)
 HANDLER(res_traces_export)
 

@@ -102,6 +102,31 @@ static void a_jump_replaces_one_instruction(void **state)
 	}
 }
 
+/* A function that is no more than a call, or a jump, of another one. */
+static void the_first_branch(void **state)
+{
+	/* endbr64; nop; xor %edx, %edx; xor %esi, %esi; jmp or call; ret */
+	u8 code[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0x31,
+		      0xd2, 0x31, 0xf6, 0xe9, 0x00, 0x00, 0x00, 0x00, 0xc3 };
+	const u64 ip = 0xffffffff81000000;
+
+	(void)state;
+	assert_int_equal(insn_make_jump(ip + 13, ip - 0x1000, code + 13), 0);
+	assert_true(insn_leads_to(ip, code, sizeof(code), ip - 0x1000));
+	assert_false(insn_leads_to(ip, code, sizeof(code), ip - 0x1001));
+	assert_false(insn_leads_to(ip, code, 17, ip - 0x1000)); /* cut off */
+	assert_int_equal(insn_make_call(ip + 13, ip + 0x2000, code + 13), 0);
+	assert_true(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
+	code[4] = 0xe8; /* the guest's own tracing is called first */
+	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
+	memset(code + 4, 0x90, sizeof(code) - 5);
+	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000)); /* it returns */
+	code[6] = 0x74; /* je */
+	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
+	code[6] = 0x06; /* not an instruction of these times */
+	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -110,6 +135,7 @@ int main(void)
 		cmocka_unit_test(calls_round_trip_within_reach),
 		cmocka_unit_test(veneers_reach_everything),
 		cmocka_unit_test(a_jump_replaces_one_instruction),
+		cmocka_unit_test(the_first_branch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,6 +196,90 @@ static void cut_at_any_byte_is_read_up_to_there(void **state)
 	journal_close(j);
 }
 
+static off_t size_of(pid_t pid)
+{
+	struct stat st;
+	char path[600];
+
+	path_of(path, sizeof(path), pid);
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size;
+}
+
+/* Modules come and go without end: what went with them is dropped, the rest is as before, on disk too. */
+static void what_went_away_is_dropped(void **state)
+{
+	struct journal_text kept = {
+		.addr = 0xffffffffc0100000, .kind = JOURNAL_SITE, .len = 5, .new = { 0xe8 }
+	};
+	struct journal_text hook = { .addr = 0xffffffff81500000,
+				     .kind = JOURNAL_INTERLOCK,
+				     .len = 5 };
+	struct journal *j = opened(14), *other;
+	const struct journal_state *s;
+	off_t first = 0;
+
+	(void)state;
+	assert_int_equal(journal_alloc(j, JOURNAL_AGENT_TEXT, 0xffffffffc0000000, 4096, NULL), 0);
+	assert_int_equal(journal_alloc(j, JOURNAL_AGENT_DATA, 0xffffffffc0200000, 8192, NULL), 0);
+	assert_int_equal(journal_mailbox(j, 0xffff888000001f80, NULL), 0);
+	assert_int_equal(journal_pending_free(j, JOURNAL_AGENT_DATA, 9, NULL), 0);
+	assert_int_equal(journal_add_text(j, &hook, NULL), 0);
+	for (int round = 0; round < 20; round++) {
+		add_texts(j, 100);
+		assert_int_equal(journal_keep(j, JOURNAL_SITE, &kept, 1, NULL), 0);
+		assert_int_equal(journal_state(j)->n_text, 2);
+		if (!round)
+			first = size_of(14);
+		assert_int_equal(size_of(14), first);
+	}
+	/* still ours alone, and it goes on */
+	assert_int_equal(journal_open(dir, 14, 7, &other, NULL), -EBUSY);
+	add_texts(j, 3);
+	journal_close(j);
+
+	j = opened(14);
+	s = journal_state(j);
+	assert_int_equal(s->n_text, 5);
+	assert_int_equal(s->text[0].kind, JOURNAL_INTERLOCK);
+	assert_memory_equal(&s->text[1], &kept, sizeof(kept));
+	assert_string_equal(s->ident.target, "pid:1");
+	assert_int_equal(s->alloc[JOURNAL_AGENT_TEXT], 0xffffffffc0000000);
+	assert_int_equal(s->alloc_bytes[JOURNAL_AGENT_DATA], 8192);
+	assert_int_equal(s->mailbox, 0xffff888000001f80);
+	assert_true(s->pending == JOURNAL_AGENT_DATA && s->pending_free && s->pending_seq == 9);
+	journal_discard(j);
+}
+
+static void none(void *arg, pid_t pid, u64 start_time, const char *path)
+{
+	(void)pid;
+	(void)start_time;
+	(void)path;
+	++*(int *)arg;
+}
+
+/* A daemon that died while it wrote one anew: the old one counts, the other goes. */
+static void half_written_is_no_journal(void **state)
+{
+	struct journal *j = opened(15);
+	char path[620];
+	int n = 0, fd;
+
+	(void)state;
+	add_texts(j, 1);
+	path_of(path, sizeof(path) - 8, 15);
+	strcat(path, ".new");
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	assert_int_equal(write(fd, "HVF", 3), 3);
+	close(fd);
+	assert_int_equal(journal_list(dir, none, &n, NULL), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(access(path, F_OK), -1);
+	assert_int_equal(journal_state(j)->n_text, 1);
+	journal_discard(j);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -205,6 +289,8 @@ int main(void)
 		cmocka_unit_test(file_starts_over_when_all_is_undone),
 		cmocka_unit_test(second_opener_is_refused),
 		cmocka_unit_test(cut_at_any_byte_is_read_up_to_there),
+		cmocka_unit_test(what_went_away_is_dropped),
+		cmocka_unit_test(half_written_is_no_journal),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

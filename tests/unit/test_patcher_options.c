@@ -192,6 +192,75 @@ static void full_tables_say_so(void **state)
 	assert_int_equal(agent_put_site(&h, table, IP, 1), -EINVAL);
 }
 
+static bool is_odd(void *arg, u32 ip)
+{
+	(void)arg;
+	return (ip - IP) / 16 % 2;
+}
+
+/* While the agent is on: one word each, and whoever else is in the table is found all the time. */
+static void one_more_while_it_is_on(void **state)
+{
+	struct agent_site table[64] = { 0 }, before[64];
+	struct agent_header h = header(64);
+	u32 slot, n, changed;
+
+	(void)state;
+	for (n = 0; n < 200; n++) {
+		struct agent_site site = { IP + 16 * n, n + 1 };
+		int rc;
+
+		memcpy(before, table, sizeof(table));
+		rc = options_put_late(&h, table, site, is_odd, NULL, &slot);
+		changed = 0;
+		for (u32 i = 0; i < 64; i++) {
+			if (!memcmp(&table[i], &before[i], sizeof(table[i])))
+				continue;
+			changed++;
+			assert_int_equal(slot, i);
+			assert_true(!before[i].ip || is_odd(NULL, before[i].ip));
+		}
+		assert_int_equal(changed, !rc);
+		if (rc) {
+			assert_int_equal(rc, -ENOSPC);
+			assert_int_equal(slot, 64);
+			break;
+		}
+		assert_int_equal(what_of(&h, table, site.ip), n + 1);
+		for (u32 k = 0; k < n; k += 2) /* those that may not go */
+			assert_int_equal(what_of(&h, table, IP + 16 * k), k + 1);
+	}
+	assert_true(n > 64); /* places of those that may were used again */
+}
+
+static void what_was_asked_there_before_goes(void **state)
+{
+	struct agent_site table[64] = { 0 };
+	struct agent_header h = header(64);
+	u32 slot;
+
+	(void)state;
+	assert_int_equal(
+		options_put_late(&h, table, (struct agent_site){ IP, 5 }, is_odd, NULL, &slot), 0);
+	assert_int_equal(
+		options_put_late(&h, table, (struct agent_site){ IP, 5 }, is_odd, NULL, &slot), 0);
+	assert_int_equal(slot, 64); /* it is so */
+	assert_int_equal(
+		options_put_late(&h, table, (struct agent_site){ IP, 0 }, is_odd, NULL, &slot), 0);
+	assert_int_not_equal(slot, 64);
+	assert_int_equal(what_of(&h, table, IP), 0);
+	assert_int_equal(
+		options_put_late(&h, table, (struct agent_site){ IP + 64, 0 }, is_odd, NULL, &slot),
+		0);
+	assert_int_equal(slot, 64); /* nothing is asked of who is not there: nothing changes */
+	h.site_slots = 0;
+	assert_int_equal(
+		options_put_late(&h, NULL, (struct agent_site){ IP, 0 }, is_odd, NULL, &slot), 0);
+	assert_int_equal(
+		options_put_late(&h, NULL, (struct agent_site){ IP, 1 }, is_odd, NULL, &slot),
+		-ENOSPC);
+}
+
 static void its_name(void **state)
 {
 	(void)state;
@@ -212,6 +281,8 @@ int main(void)
 		cmocka_unit_test(nonsense_is_refused),
 		cmocka_unit_test(tables_hold_what_they_are_for),
 		cmocka_unit_test(full_tables_say_so),
+		cmocka_unit_test(one_more_while_it_is_on),
+		cmocka_unit_test(what_was_asked_there_before_goes),
 		cmocka_unit_test(its_name),
 	};
 

@@ -5,6 +5,7 @@
  */
 #include "symbols/elf_sites.h"
 
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -217,12 +218,36 @@ static void test_damaged(void **state)
 	assert_int_equal(err.code, ERR_FILE_FORMAT);
 }
 
+/* A table that lies in no section, and a header of no section that says it covers part of it. */
+static void test_table_nowhere(void **state)
+{
+	struct err err = { 0 };
+	struct elf_sites s;
+	Elf64_Ehdr head;
+	Elf64_Shdr none = { .sh_type = SHT_PROGBITS, .sh_addr = 0x1100, .sh_size = 0x1000 };
+	size_t len;
+	u8 *data;
+
+	(void)state;
+	run("-pg -mfentry -nostdlib -static -no-pie -Wl,--defsym,__start_mcount_loc=0x100 "
+	    "-Wl,--defsym,__stop_mcount_loc=0x1200 -o nowhere.elf a.c b.c stubs.s");
+	data = read_file("nowhere.elf", &len);
+	memcpy(&head, data, sizeof(head));
+	memcpy(data + head.e_shoff, &none, sizeof(none));
+	assert_int_equal(elf_sites_read(data, len, &s, &err), 0);
+	assert_int_equal(s.source, ELF_SITES_RECORDED); /* by the text alone */
+	assert_true(s.n > 0);
+	elf_sites_deinit(&s);
+	free(data);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_objects),
 		cmocka_unit_test(test_linked),
 		cmocka_unit_test(test_damaged),
+		cmocka_unit_test(test_table_nowhere),
 	};
 
 	return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -271,7 +271,7 @@ static void names_of_unloaded_modules_stay(void **state)
 	struct kernel_sym was, then;
 	char name[64], module[64];
 	struct ctx c;
-	u32 epoch;
+	u32 epoch, generation;
 	u64 ip;
 
 	(void)state;
@@ -284,8 +284,10 @@ static void names_of_unloaded_modules_stay(void **state)
 	snprintf(name, sizeof(name), "%s", was.name);
 	snprintf(module, sizeof(module), "%s", was.module);
 	/* nothing new: the same epoch */
+	generation = kernel_generation(c.k);
 	assert_int_equal(kernel_refresh(c.k, &c.err), 0);
 	assert_int_equal(kernel_epoch(c.k), epoch);
+	assert_int_not_equal(kernel_generation(c.k), generation); /* the same names, elsewhere */
 	/* the second module goes */
 	fake_put64(&c.f, c.f.mods[0] + 8, fake_sym_addr(&c.f, "modules"));
 	fake_put32(&c.f, c.f.pages[1] + 16, 2);

@@ -28,9 +28,13 @@ enum {
 	ISRA
 };
 
-static int func(void *arg, const char *name, struct kernel_func *ret)
+static int func(void *arg, const struct ftrace_site *site, struct kernel_func *ret)
 {
+	const char *name = site->name;
+
 	(void)arg;
+	if (site->module)
+		return -ENOENT;
 	*ret = (struct kernel_func){ .ret = { .kind = KERNEL_VAL_SIGNED }, .n_regs = 4 };
 	if (!strcmp(name, "do_exit"))
 		*ret = (struct kernel_func){ .n_regs = 1 };
@@ -103,6 +107,42 @@ static void stacks_of_the_chosen(void **state)
 	assert_int_equal(choose_check(&o, &err), -EINVAL);
 	o = (struct trace_opts){ .tracer = "syscalls", .stack = reads, .n_stack = 1 };
 	assert_int_equal(choose_check(&o, &err), -EINVAL);
+}
+
+/* Modules went, others came: what each glob means now, be it nothing. */
+static void later_a_glob_may_match_nothing(void **state)
+{
+	static const char *const filter[] = { "gone_*", "vfs_write" }, *const gone[] = { "gone_*" };
+	static const char *const graph[] = { "gone_*", "do_exit" }, *const stack[] = { "vfs_read" };
+	static struct ftrace_site many[TRACE_MAX_STACK_SITES + 1];
+	struct choose_input later = input, all = { .func = func };
+	struct trace_opts o = { .tracer = "function_graph",
+				.filter = filter,
+				.n_filter = 2,
+				.graph = graph,
+				.n_graph = 2,
+				.retval = true };
+
+	(void)state;
+	later.sites.later = true;
+	assert_int_equal(choose(&o), -ENOENT);
+	assert_int_equal(choose_sites(&later, &o, &choice, &err), 0);
+	armed(1u << WRITE | 1u << EXIT);
+	assert_int_equal(what(EXIT), AGENT_SITE_ROOT); /* which returns nothing */
+	assert_int_equal(what(WRITE), AGENT_SITE_RETVAL);
+	choice_deinit(&choice);
+	o = (struct trace_opts){ .tracer = "function", .filter = gone, .n_filter = 1 };
+	assert_int_equal(choose_sites(&later, &o, &choice, &err), 0);
+	assert_int_equal(choice.n, 0);
+	choice_deinit(&choice);
+	for (size_t i = 0; i < ARRAY_SIZE(many); i++)
+		many[i].name = "vfs_read";
+	all.sites = (struct filter_input){ many, ARRAY_SIZE(many), 6 << 16, true };
+	o = (struct trace_opts){ .tracer = "function", .stack = stack, .n_stack = 1 };
+	assert_int_equal(choose_sites(&all, &o, &choice, &err), 0);
+	assert_int_equal(choice.n, ARRAY_SIZE(many));
+	assert_int_equal(choice.n_what, 0);
+	choice_deinit(&choice);
 }
 
 static void roots_are_armed_too(void **state)
@@ -220,6 +260,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(stacks_of_the_chosen),
+		cmocka_unit_test(later_a_glob_may_match_nothing),
 		cmocka_unit_test(roots_are_armed_too),
 		cmocka_unit_test(names_what_matches_nothing),
 		cmocka_unit_test(values_follow_prototypes),

@@ -58,7 +58,7 @@ static bool fake_func(void *arg, u64 ip, struct kernel_func *ret)
 	return n % 3;
 }
 
-static const struct output_names names = { fake_sym, NULL, fake_func, NULL };
+static const struct output_names names = { .sym = fake_sym, .func = fake_func };
 
 static struct trace_record make_record(u64 seq)
 {
@@ -220,7 +220,9 @@ static const char *enum_name(void *arg, const struct kernel_val *v, s64 val)
 
 static void enumerators_come_back(void **state)
 {
-	static const struct output_names with = { fake_sym, NULL, enum_func, enum_name };
+	static const struct output_names with = { .sym = fake_sym,
+						  .func = enum_func,
+						  .enumerator = enum_name };
 	struct output_meta meta = { .tracer = "function_graph", .vcpus = 1, .args = true };
 	struct trace_record r = {
 		.type = TRACE_GRAPH_ENTRY, .ip = BASE, .parent = BASE + 16, .n_args = 3

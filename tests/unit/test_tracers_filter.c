@@ -85,7 +85,7 @@ static const struct ftrace_site sites[] = {
 	{ .name = "__ftrace_invalid_address___42", .state = SITE_DISABLED },
 };
 
-static const struct filter_input input = { sites, ARRAY_SIZE(sites), 6 << 16 | 1 << 8 };
+static const struct filter_input input = { sites, ARRAY_SIZE(sites), 6 << 16 | 1 << 8, false };
 
 struct outcome {
 	int rc;
@@ -219,7 +219,7 @@ static void thousands_of_names(void **state)
 	char(*text)[16] = calloc(SITES, sizeof(*text));
 	const char **names = calloc(NAMES, sizeof(*names));
 	u64 *bits = calloc(FILTER_BITMAP_WORDS(SITES), sizeof(*bits));
-	struct filter_input in = { many, SITES, 6 << 16 };
+	struct filter_input in = { many, SITES, 6 << 16, false };
 	clock_t began;
 
 	(void)state;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tracers/out_json.c, read back by an independent parser (jansson). */
 #include "guest-agent/agent_abi.h"
+#include "tracers/fmt.h"
 #include "tracers/output.h"
 
 #include <jansson.h>
@@ -234,9 +235,67 @@ static void lost_and_end(void **state)
 	buf_deinit(&b);
 }
 
+/* As the standard says it, one byte after the other; there is nothing past ASCII in @s. */
+static void escape_plainly(char *p, const char *s, size_t len)
+{
+	static const char letters[] = "\bb\tt\nn\ff\rr\"\"\\\\";
+
+	for (size_t i = 0; i < len; i++) {
+		const char *l = strchr(letters, s[i]);
+
+		if (s[i] && l && (l - letters) % 2 == 0)
+			p += sprintf(p, "\\%c", l[1]);
+		else if ((u8)s[i] < ' ' || s[i] == 0x7f)
+			p += sprintf(p, "\\u%04x", s[i]);
+		else
+			*p++ = s[i];
+	}
+	*p = 0;
+}
+
+/* Eight bytes are looked at together: each byte at each place of each length. */
+static void every_byte_at_every_place(void **state)
+{
+	char s[24], want[6 * sizeof(s) + 1];
+	struct buf b = { 0 };
+
+	(void)state;
+	for (size_t len = 1; len < sizeof(s); len++) {
+		for (size_t at = 0; at < len; at++) {
+			for (int c = 0; c < 0x80; c++) {
+				for (size_t i = 0; i < len; i++)
+					s[i] = (char)('!' + 2 * (i % 3));
+				s[at] = (char)c;
+				escape_plainly(want, s, len);
+				buf_reset(&b);
+				out_json_string(&b, s, len);
+				assert_int_equal(b.len, strlen(want) + 2);
+				assert_memory_equal(b.data + 1, want, b.len - 2);
+			}
+		}
+	}
+	buf_deinit(&b);
+}
+
+static void addresses_are_hexadecimal(void **state)
+{
+	char got[17] = "", want[17];
+	u64 v = 0x0123456789abcdef;
+
+	(void)state;
+	for (int i = 0; i < 100000; i++) {
+		snprintf(want, sizeof(want), "%016llx", (unsigned long long)v);
+		assert_ptr_equal(fmt_hex(got, v, 16), got + 16);
+		assert_string_equal(got, want);
+		v = i % 64 ? v * 6364136223846793005 + 1442695040888963407 : 0xfull << i % 61;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_byte_at_every_place),
+		cmocka_unit_test(addresses_are_hexadecimal),
 		cmocka_unit_test(a_record_byte_for_byte),
 		cmocka_unit_test(calls_and_returns),
 		cmocka_unit_test(utf8_is_checked),

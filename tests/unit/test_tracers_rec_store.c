@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Recordings on disk: what is stored comes back, a cut file up to the cut, limits lose what they say. */
+#include "base/cleanup.h"
 #include "tracers/output.h"
 #include "tracers/rec_store.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <cmocka.h>
 
@@ -283,6 +287,124 @@ static void kept_within_bytes(void **state)
 	assert_true(st.st_blocks * 512 < st.st_size);
 }
 
+/* Bytes of the file in blocks of a kind, heads and all; of the index, how many entries are not of a block. */
+static u64 bytes_of(u8 kind, u64 *strays_ret)
+{
+	struct store_index_entry e;
+	struct store_block h;
+	static u64 offs[1 << 15];
+	static u8 plain[sizeof(offs) * 3];
+	u64 sum = 0, at = STORE_HEAD_BYTES, n = 0;
+	_cleanup_free_ u8 *packed = NULL;
+
+	while (pread(fd, &h, sizeof(h), (off_t)at) == sizeof(h) && h.magic == STORE_BLOCK_MAGIC) {
+		if (h.kind == kind)
+			sum += sizeof(h) + h.packed_len;
+		if (h.kind == STORE_INDEX)
+			break;
+		offs[n++] = at;
+		assert_true(n < ARRAY_SIZE(offs));
+		at += sizeof(h) + h.packed_len;
+	}
+	assert_int_equal(h.kind, STORE_INDEX);
+	packed = malloc(h.packed_len);
+	assert_int_equal(pread(fd, packed, h.packed_len, (off_t)(at + sizeof(h))), h.packed_len);
+	assert_int_equal(ZSTD_decompress(plain, sizeof(plain), packed, h.packed_len), h.plain_len);
+	*strays_ret = h.plain_len / sizeof(e) != n;
+	for (u64 i = 0; i < n && !*strays_ret; i++) {
+		memcpy(&e, plain + i * sizeof(e), sizeof(e));
+		*strays_ret = e.off != offs[i];
+	}
+	return sum;
+}
+
+/* Blocks of a few hundred bytes, definitions between: less than a page each, and yet their space comes back. */
+static void small_blocks_give_their_space_back(void **state)
+{
+	const struct rec_store_opts opts = { .max_bytes = 16 << 10 };
+	u64 n = RECORDS / 20, keep, records, strays;
+	struct stat st;
+	struct seen s;
+
+	(void)state;
+	n_tasks = 1 << 18; /* slots are used again all the time, which ends a block */
+	ring_at = 1300;
+	store(&opts, n, 65536, true);
+	assert_int_equal(read_back(&s), 0);
+	assert_int_equal(s.end, REC_END);
+	assert_int_equal(s.last, n);
+	assert_int_equal(s.records + s.lost, n + 5);
+	assert_int_equal(totals(), n);
+	keep = bytes_of(STORE_KEEP, &strays);
+	assert_int_equal(strays, 0);
+	records = bytes_of(STORE_RECORDS, &strays);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_true((u64)st.st_size > 2 * keep);
+	assert_in_range(st.st_blocks * 512, keep, keep + records + (64 << 10));
+}
+
+/* Killed at any moment, whatever was being dropped: the file is good up to there. */
+static void killed_while_it_drops(void **state)
+{
+	const struct rec_store_opts opts = { .max_bytes = 16 << 10 };
+	struct seen s;
+
+	(void)state;
+	n_tasks = 1 << 18;
+	for (int i = 0; i < 20; i++) {
+		pid_t pid;
+
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+		pid = fork();
+		if (!pid) {
+			store(&opts, RECORDS, 65536, true);
+			_exit(0);
+		}
+		while (file_size() < (u64)(60 + i * 7) << 10)
+			;
+		assert_int_equal(kill(pid, SIGKILL), 0);
+		assert_int_equal(waitpid(pid, NULL, 0), pid);
+		assert_int_equal(read_back(&s), 0);
+		assert_int_equal(s.end, REC_CUT);
+		assert_int_equal(s.records + s.lost, s.last);
+	}
+}
+
+/* A symbol's definition over and over, as nobody would write it, in a file of a few kilobytes. */
+static void names_without_end(void **state)
+{
+	static u8 chunk[REC_CHUNK_HEAD + REC_CHUNK_MAX + REC_CHUNK_TAIL];
+	static const u8 def[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0 }; /* and 4 more: no names */
+	const struct rec_store_opts opts = { 0 };
+	const u32 len = REC_CHUNK_MAX / 16 * 15; /* 15 bytes each: whole ones */
+	struct output_meta meta = { .tracer = "function", .guest = "g" };
+	_cleanup_buf_ struct buf b = { 0 };
+	struct rec_writer *w;
+	struct rec_store *s;
+	struct seen seen;
+	u32 crc;
+
+	(void)state;
+	assert_int_equal(rec_writer_create(&meta, &w, NULL), 0);
+	rec_writer_head(w, &b);
+	assert_int_equal(rec_store_create(fd, &opts, &s, NULL), 0);
+	assert_int_equal(rec_store_add(s, b.data, b.len), 0);
+	chunk[0] = REC_CHUNK_SYM;
+	memcpy(chunk + 1, &len, sizeof(len));
+	for (u32 at = 0; at < len; at += 15)
+		memcpy(chunk + REC_CHUNK_HEAD + at, def, sizeof(def));
+	crc = rec_crc32(rec_crc32(0, chunk, 1), chunk + REC_CHUNK_HEAD, len);
+	memcpy(chunk + REC_CHUNK_HEAD + len, &crc, sizeof(crc));
+	for (int i = 0; i < 64; i++)
+		assert_int_equal(rec_store_add(s, chunk, REC_CHUNK_HEAD + len + REC_CHUNK_TAIL), 0);
+	assert_int_equal(rec_store_finish(s), 0);
+	rec_store_destroy(s);
+	rec_writer_destroy(w);
+	assert_true(file_size() < 100 << 10);
+	assert_int_equal(read_back(&seen), -EBADMSG);
+}
+
 static void kept_within_age(void **state)
 {
 	const struct rec_store_opts opts = { .max_age_ns = 1 };
@@ -349,9 +471,18 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(round_trip),         T(tasks_that_change_slots), T(cut_anywhere),
-		T(flushed_by_time),    T(kept_within_bytes),       T(kept_within_age),
-		T(limits_need_a_file), T(damage_is_found),         T(not_a_recording),
+		T(round_trip),
+		T(tasks_that_change_slots),
+		T(cut_anywhere),
+		T(flushed_by_time),
+		T(kept_within_bytes),
+		T(small_blocks_give_their_space_back),
+		T(killed_while_it_drops),
+		T(kept_within_age),
+		T(limits_need_a_file),
+		T(damage_is_found),
+		T(not_a_recording),
+		T(names_without_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -270,6 +270,53 @@ static void readers_see_each_record_once(void **state)
 	store_destroy(s);
 }
 
+static void *copier(void *arg)
+{
+	struct reader_result *res = arg;
+	struct store *c;
+	struct reader_result of_copy = { .done = res->done };
+
+	if (store_copy(res->s, &c, NULL) < 0)
+		return NULL;
+	of_copy.s = c;
+	atomic_store(res->done, true);
+	reader(&of_copy);
+	*res = of_copy;
+	store_destroy(c);
+	return NULL;
+}
+
+/*
+ * Whoever appends goes on while it is copied, and what the copy has is right: names, too, though those that were
+ * in use are given up and taken by others meanwhile.
+ */
+static void copied_while_it_grows(void **state)
+{
+	u64 i = 1, during = 0;
+	struct store *s;
+
+	(void)state;
+	assert_int_equal(store_create(1 << 18, WORDS, true, &s, NULL), 0);
+	for (; i <= 1 << 18; i += 1024)
+		append(s, i, 1024, 77);
+	for (int round = 0; round < 5; round++) {
+		atomic_bool done = false;
+		struct reader_result res = { .s = s, .done = &done };
+		pthread_t thread;
+		u64 before = i - 1;
+
+		assert_int_equal(pthread_create(&thread, NULL, copier, &res), 0);
+		for (; !atomic_load(&done); i += 64, during++)
+			append(s, i, 64, 77);
+		pthread_join(thread, NULL);
+		assert_false(res.wrong);
+		assert_in_range(res.seen + res.missed, before, i - 1);
+		assert_true(res.seen > 1 << 16);
+	}
+	assert_true(during > 5 * 8);
+	store_destroy(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -278,6 +325,7 @@ int main(void)
 		cmocka_unit_test(too_many_names_are_counted),
 		cmocka_unit_test(refuses_silly_sizes),
 		cmocka_unit_test(readers_see_each_record_once),
+		cmocka_unit_test(copied_while_it_grows),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -431,6 +431,8 @@ static void interrupted(void **state)
 /* Names that the 64-bit ABI does not have, with the arguments of those that it has. */
 static void names_of_32_bits(void **state)
 {
+	char plain[SYSCALL_PLAIN_MAX];
+
 	(void)state;
 	assert_string_equal(syscall_name32(199), "getuid32");
 	assert_string_equal(syscall_name32(197), "fstat64");
@@ -442,6 +444,119 @@ static void names_of_32_bits(void **state)
 	CALL("fchown32", 0, 3, 0, 0xffffffff, 0, 0, 0);
 	ev.abi = SYSCALL_ABI_32;
 	told("fchown32(3, 0, -1)", "0");
+	assert_string_equal(syscall_name32(162), "nanosleep");
+	assert_string_equal(syscall_user_name("ia32_fstatat64"), "fstatat64");
+	assert_string_equal(syscall_plain_name("fstatat64", plain), "newfstatat");
+	assert_string_equal(syscall_plain_name("futex_time32", plain), "futex");
+}
+
+static void call32(const char *handler)
+{
+	entry.kernel_name = handler;
+	ev.abi = SYSCALL_ABI_32;
+}
+
+static void cap_user(u8 arg, u8 what, const void *p, size_t n)
+{
+	cap(arg, what, p, n);
+	ev.captures[ev.n_captures - 1].source = CAPTURE_USER_ENTER;
+}
+
+/* Structs as programs of the 32-bit ABI have them: by the handler, and some are the same for both. */
+static void structs_of_32_bits(void **state)
+{
+	static const u8 action[20] = { 1, [7] = 0x10, [12] = 2 };
+	const u32 narrow[2] = { 3, 4000 }, below[2] = { 0xfffffffe, 0x3fffffff };
+	const u64 wide[2] = { 0x100000003, 4000 }, kernels[4] = { 1, 0x10000000, 0, 2 };
+	const u32 limits[2] = { 4096, 0xffffffff };
+	u8 st[96] = { [16] = 0xa4, 0x81, [44] = 0x11, 0x05 };
+
+	(void)state;
+	CALL("nanosleep", 0, P, 0, 0, 0, 0, 0);
+	call32("nanosleep_time32");
+	cap_user(0, CAPTURE_BYTES, narrow, sizeof(narrow));
+	told("nanosleep({tv_sec=3, tv_nsec=4000}, NULL)", "0");
+	CALL("clock_nanosleep_time64", 0, 1, 0, P, 0, 0, 0);
+	call32("clock_nanosleep");
+	cap_user(2, CAPTURE_BYTES, wide, sizeof(wide));
+	told("clock_nanosleep_time64(CLOCK_MONOTONIC, 0, {tv_sec=4294967299, tv_nsec=4000}, NULL)",
+	     "0");
+	CALL("utimensat", 0, -100, 0, P, 0, 0, 0);
+	call32("utimensat_time32");
+	cap_user(2, CAPTURE_BYTES, below, sizeof(below));
+	told("utimensat(AT_FDCWD, NULL, [UTIME_NOW], 0)", "0");
+	CALL("fstat64", 0, 3, P, 0, 0, 0, 0);
+	call32("ia32_fstat64");
+	cap_user(1, CAPTURE_BYTES, st, sizeof(st));
+	told("fstat64(3, {st_mode=S_IFREG|0644, st_size=1297, ...})", "0");
+	CALL("fstat", 0, 3, P, 0, 0, 0, 0); /* struct compat_stat: not known */
+	call32("newfstat");
+	cap_user(1, CAPTURE_BYTES, st, sizeof(st));
+	told("fstat(3, 0x7ffc00001000)", "0");
+	CALL("ugetrlimit", 0, 7, P, 0, 0, 0, 0);
+	call32("getrlimit");
+	cap_user(1, CAPTURE_BYTES, limits, sizeof(limits));
+	told("ugetrlimit(RLIMIT_NOFILE, {rlim_cur=4*1024, rlim_max=RLIM_INFINITY})", "0");
+	CALL("rt_sigaction", 0, 2, P, 0, 8, 0, 0);
+	call32("rt_sigaction");
+	cap_user(1, CAPTURE_BYTES, action, sizeof(action));
+	told("rt_sigaction(SIGINT, {sa_handler=SIG_IGN, sa_mask=[INT], sa_flags=SA_RESTART}, NULL, 8)",
+	     "0");
+	CALL("rt_sigaction", 0, 2, P, 0, 8, 0,
+	     0); /* the kernel's copy is laid out for the kernel */
+	call32("rt_sigaction");
+	cap(1, CAPTURE_BYTES, kernels, sizeof(kernels));
+	told("rt_sigaction(SIGINT, {sa_handler=SIG_IGN, sa_mask=[INT], sa_flags=SA_RESTART}, NULL, 8)",
+	     "0");
+	CALL("poll", 1, P, 1, 0, 0, 0, 0); /* the same in both */
+	call32("poll");
+	cap_user(0, CAPTURE_BYTES, "\3\0\0\0\1\0\0\0", 8);
+	told("poll([{fd=3, events=POLLIN}], 1, 0)", "1");
+}
+
+static void messages_of_32_bits(void **state)
+{
+	static const u8 name[16] = { 2, 0, 0, 9, 127, 0, 0, 1 };
+	const u32 iov[4] = { 0x1000, 3, 0x2000, 7 };
+	const u32 message[7] = { 0x3000, 16, 0x4000, 2, 0, 0, 0x40 };
+
+	(void)state;
+	CALL("writev", 10, 3, P, 2, 0, 0, 0);
+	call32("writev");
+	cap_user(1, CAPTURE_IOVEC, iov, sizeof(iov));
+	cap_user(1, CAPTURE_DATA, "oneand two", 10);
+	told("writev(3, [{iov_base=\"one\", iov_len=3}, {iov_base=\"and two\", iov_len=7}], 2)",
+	     "10");
+	CALL("sendmsg", 10, 3, P, 0, 0, 0, 0);
+	call32("sendmsg");
+	cap_user(1, CAPTURE_BYTES, message, sizeof(message));
+	cap_user(1, CAPTURE_IOVEC, iov, sizeof(iov));
+	cap_user(1, CAPTURE_SOCKADDR, name, sizeof(name));
+	told("sendmsg(3, {msg_name={sa_family=AF_INET, sin_port=htons(9), "
+	     "sin_addr=inet_addr(\"127.0.0.1\")}, msg_namelen=16, msg_iov=[{iov_base=0x1000, iov_len=3}, "
+	     "{iov_base=0x2000, iov_len=7}], msg_iovlen=2, msg_controllen=0, msg_flags=MSG_DONTWAIT}, 0)",
+	     "10");
+	CALL("writev", 10, 3, P, 2, 0, 0, 0); /* x32 has them otherwise */
+	ev.abi = SYSCALL_ABI_X32;
+	cap_user(1, CAPTURE_IOVEC, iov, sizeof(iov));
+	told("writev(3, 0x7ffc00001000, 2)", "10");
+}
+
+/* How many, or which where that was asked for. */
+static void environment(void **state)
+{
+	(void)state;
+	CALL("execve", -2, P, 0, P + 64, 0, 0, 0);
+	str(0, "/x");
+	cap(2, CAPTURE_COUNT, "", 0);
+	ev.captures[1].count = 5;
+	told("execve(\"/x\", NULL, 0x7ffc00001040 /* 5 vars */)",
+	     "-1 ENOENT (No such file or directory)");
+	CALL("execve", -2, P, 0, P + 64, 0, 0, 0);
+	str(0, "/x");
+	cap(2, CAPTURE_STRINGS, "A=1\0B=", 7);
+	ev.captures[1].count = 2;
+	told("execve(\"/x\", NULL, [\"A=1\", \"B=\"])", "-1 ENOENT (No such file or directory)");
 }
 
 /* The kernel's own copy counts for more than what was read of the program, whichever came first. */
@@ -472,6 +587,9 @@ int main(void)
 		cmocka_unit_test(descriptors),
 		cmocka_unit_test(interrupted),
 		cmocka_unit_test(names_of_32_bits),
+		cmocka_unit_test(structs_of_32_bits),
+		cmocka_unit_test(messages_of_32_bits),
+		cmocka_unit_test(environment),
 		cmocka_unit_test(kernels_copy),
 	};
 	int rc = cmocka_run_group_tests(tests, NULL, NULL);

@@ -153,7 +153,9 @@ static void falco(void **state)
 
 	(void)state;
 	e.data = (const u8 *)"/etc/nowhere";
+	e.cgroup = 4711;
 	o = parsed(out_sys_falco, &e);
+	assert_int_equal(num(o, "output_fields", "thread.cgroup.id"), 4711);
 	assert_string_equal(text(o, "hostname", NULL), "vm\"1");
 	assert_string_equal(text(o, "source", NULL), "syscall");
 	assert_string_equal(text(o, "time", NULL), "2023-11-14T22:13:20.000012345Z");
@@ -190,10 +192,13 @@ static void required(const json_t *o, int class_uid, int activity_id)
 static void ocsf(void **state)
 {
 	struct syscall_event e = openat(-2);
-	json_t *o = parsed(out_sys_ocsf, &e);
+	json_t *o;
 
 	(void)state;
+	e.cgroup = 4711;
+	o = parsed(out_sys_ocsf, &e);
 	required(o, 1001, 14);
+	assert_int_equal(num(o, "unmapped", "cgroup"), 4711);
 	assert_int_equal(num(o, "time", NULL), 1700000000000);
 	assert_int_equal(num(o, "status_id", NULL), 2);
 	assert_string_equal(text(o, "status_code", NULL), "ENOENT");

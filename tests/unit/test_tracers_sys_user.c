@@ -86,6 +86,54 @@ static void messages(void **state)
 	assert_null(steps_of("fstat", SYSCALL_ABI_32, &plain));
 }
 
+/* Laid out as 32-bit programs have it, by the handler's name. */
+static void narrow(void **state)
+{
+	const struct syscall_entry sleep32 = { .name = "nanosleep_time32",
+					       .kernel_name = "nanosleep_time32",
+					       .abi = SYSCALL_ABI_32 };
+	const struct syscall_entry sleep64 = { .name = "clock_nanosleep",
+					       .kernel_name = "clock_nanosleep",
+					       .abi = SYSCALL_ABI_32 };
+	const struct agent_user_step *s;
+	bool data = false, name = false, iov = false;
+
+	(void)state;
+	s = &user.steps[sys_user_add(&user, &sleep32, &plain, NULL, NULL) - 1];
+	assert_true(s->op == AGENT_USER_BYTES && s->base == 0 && s->max == 8);
+	s = &user.steps[sys_user_add(&user, &sleep64, &plain, NULL, NULL) - 1];
+	assert_true(s->op == AGENT_USER_BYTES && s->base == 2 && s->max == 16);
+	s = steps_of("writev", SYSCALL_ABI_32, &plain);
+	assert_true(s->op == AGENT_USER_BYTES && s->each == 8 && s->max == 8 * 32);
+	s = steps_of("sendmsg", SYSCALL_ABI_32, &plain);
+	assert_int_equal(s->max, 28);
+	for (u32 n = run_length(s); n--; s++) {
+		data |= s->op == AGENT_USER_IOVEC && s->ptr_at == 8 && s->len_at == 12;
+		iov |= s->op == AGENT_USER_BYTES && s->ptr_at == 8 && s->each == 8;
+		name |= s->op == AGENT_USER_BYTES && s->ptr_at == 0 && s->len_at == 4;
+	}
+	assert_true(data && iov && name);
+	assert_non_null(steps_of("poll", SYSCALL_ABI_32, &plain));
+	assert_null(steps_of("writev", SYSCALL_ABI_X32, &plain));
+	assert_null(steps_of("poll", SYSCALL_ABI_X32, &plain));
+}
+
+static void environment(void **state)
+{
+	const struct plan_opts o = { .env = true };
+	const struct agent_user_step *s = steps_of("execve", SYSCALL_ABI_64, &o);
+	bool strings = false, env = false, argv = false;
+
+	(void)state;
+	for (u32 n = run_length(s); n--; s++) {
+		strings |= s->op == AGENT_USER_STRINGS && s->base == 2;
+		env |= s->op == AGENT_USER_ARGS && s->base == 2 && s->flags & AGENT_USER_ENV;
+		argv |= s->op == AGENT_USER_ARGS && s->base == 1 && !(s->flags & AGENT_USER_ENV);
+		assert_int_not_equal(s->op, AGENT_USER_COUNT);
+	}
+	assert_true(strings && env && argv);
+}
+
 static void commands(void **state)
 {
 	const struct agent_user_step *s = steps_of("ioctl", SYSCALL_ABI_64, &plain);
@@ -155,6 +203,8 @@ int main(void)
 		cmocka_unit_test_setup(buffers, begin),
 		cmocka_unit_test_setup(programs, begin),
 		cmocka_unit_test_setup(messages, begin),
+		cmocka_unit_test_setup(narrow, begin),
+		cmocka_unit_test_setup(environment, begin),
 		cmocka_unit_test_setup(commands, begin),
 		cmocka_unit_test_setup(descriptors, begin),
 		cmocka_unit_test_setup(all, begin),

@@ -218,7 +218,7 @@ static void cache_asks_once(void **state)
 	u64 off;
 
 	(void)state;
-	assert_int_equal(names_cache_init(&cache, &below, &names), 0);
+	assert_int_equal(names_cache_init(&cache, &below, NAMES_CACHE_SLOTS, &names), 0);
 	for (int i = 0; i < 3; i++) {
 		assert_true(names.sym(names.arg, IP, &sym, &off));
 		assert_string_equal(sym.name, "f");

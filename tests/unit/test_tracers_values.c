@@ -43,7 +43,7 @@ static const char *enumerator(void *arg, const struct kernel_val *v, s64 val)
 	return val == -3 ? "BLUE" : NULL;
 }
 
-static const struct output_names names = { sym, NULL, func, enumerator };
+static const struct output_names names = { .sym = sym, .func = func, .enumerator = enumerator };
 
 #define VAL(n, t, s, r, k)                                                        \
 	{                                                                         \
@@ -399,7 +399,7 @@ static void prototypes_are_cached(void **state)
 	(void)state;
 	set_param((struct kernel_val)VAL("n", "int", 4, 0, SIGNED));
 	r.n_args = 1;
-	assert_int_equal(names_cache_init(&c, &names, &cached), 0);
+	assert_int_equal(names_cache_init(&c, &names, NAMES_CACHE_SLOTS, &cached), 0);
 	asked = 0;
 	for (int i = 0; i < 5; i++) {
 		buf_reset(&out);

@@ -39,11 +39,13 @@ static void destroy(struct export *x)
 static void record(struct export *x, struct buf *b, const struct trace_record *r)
 {
 	struct folded *f = x->priv;
+	struct trace_record by_name = *r;
 
 	(void)b;
-	if (r->type == TRACE_GRAPH_ENTRY || r->type == TRACE_GRAPH_RETURN)
-		export_sym(x, r->ip);
-	if (profile_add(f->profile, r))
+	/* of one address there may be several, of modules that came and went */
+	if (r->ip)
+		by_name.ip = export_sym(x, r->ip);
+	if (profile_add(f->profile, &by_name))
 		export_fail(x, -ENOMEM);
 }
 
@@ -51,13 +53,12 @@ static void syscall_event(struct export *x, struct buf *b, const struct syscall_
 {
 	struct folded *f = x->priv;
 	struct trace_record r = { .type = TRACE_GRAPH_RETURN,
-				  .ip = e->entry->addr,
+				  .ip = export_call_sym(x, e),
 				  .duration_ns = e->duration_ns,
 				  .pid = e->pid,
 				  .cpu = e->cpu };
 
 	(void)b;
-	export_call_sym(x, e);
 	memcpy(r.comm, e->comm, sizeof(r.comm));
 	if (e->state != SYSCALL_NEVER && e->state != SYSCALL_UNFINISHED &&
 	    profile_add(f->profile, &r))
@@ -72,9 +73,19 @@ static void lost(struct export *x, struct buf *b, u64 count)
 	(void)count;
 }
 
+/* Of the profile: its addresses are numbers of symbols. */
+static bool by_number(void *arg, u64 id, struct kernel_sym *ret, u64 *off_ret)
+{
+	const struct exp_sym *e = syms_at(arg, (u32)id);
+
+	*ret = (struct kernel_sym){ .name = e->name, .module = e->module };
+	*off_ret = 0;
+	return true;
+}
+
 static bool end(struct export *x, struct buf *b)
 {
-	struct output_names names = syms_names(x->syms);
+	struct output_names names = { .sym = by_number, .arg = x->syms };
 	struct folded *f = x->priv;
 	size_t before = b->len;
 	char time[40];

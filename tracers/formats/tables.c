@@ -101,7 +101,7 @@ static bool syms_grow(struct syms *s)
 	for (u32 i = 1; i <= s->n; i++) {
 		u32 h = (u32)mix(sym[i].addr) & (n_slots - 1);
 
-		while (slot[h])
+		while (slot[h] && sym[slot[h]].addr != sym[i].addr) /* the latest counts */
 			h = (h + 1) & (n_slots - 1);
 		slot[h] = i;
 	}
@@ -150,17 +150,40 @@ static u32 add_sym(struct syms *s, u64 addr, const char *name, const char *modul
 	return s->n;
 }
 
+static bool is_text(const char *have, const char *name)
+{
+	char text[TEXT_NAME_MAX + 1];
+	size_t len;
+
+	if (!have || !name)
+		return !have && !name;
+	len = (size_t)(fmt_printable(text, name, strnlen(name, TEXT_NAME_MAX)) - text);
+	return strlen(have) == len && memcmp(have, text, len) == 0;
+}
+
+static bool is_same(const struct exp_sym *e, const struct kernel_sym *sym, u64 off)
+{
+	if (!sym->name)
+		return !e->type;
+	return e->type && e->start == e->addr - off && is_text(e->name, sym->name) &&
+	       is_text(e->module, sym->module);
+}
+
 u32 syms_get(struct syms *s, u64 addr, const struct output_names *names)
 {
 	struct kernel_sym sym = { .name = NULL };
-	u32 id = s->slot[find_slot(s, addr)];
+	u32 id = s->slot[find_slot(s, addr)], when = names_when(names);
 	u64 off = 0;
 
-	if (id)
+	if (id && s->sym[id].when == when)
 		return id;
 	if (!names->sym(names->arg, addr, &sym, &off))
-		return add_sym(s, addr, NULL, NULL);
-	id = add_sym(s, addr, sym.name, sym.module);
+		sym.name = NULL;
+	if (!id || !is_same(&s->sym[id], &sym, off))
+		id = add_sym(s, addr, sym.name, sym.name ? sym.module : NULL);
+	s->sym[id].when = when;
+	if (!id || !sym.name)
+		return id;
 	s->sym[id].start = addr - off;
 	s->sym[id].size_bytes = sym.size_bytes;
 	s->sym[id].type = sym.type ? sym.type : '?';
@@ -203,27 +226,6 @@ const struct exp_sym *syms_at(const struct syms *s, u32 id)
 	};
 
 	return id ? &s->sym[id] : &none;
-}
-
-static bool sym_of(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
-{
-	const struct syms *s = arg;
-	const struct exp_sym *e = &s->sym[s->slot[find_slot(s, addr)]];
-
-	if (!e->type)
-		return false;
-	*ret = (struct kernel_sym){ .name = e->name,
-				    .module = e->module,
-				    .addr = e->start,
-				    .size_bytes = e->size_bytes,
-				    .type = e->type };
-	*off_ret = addr - e->start;
-	return true;
-}
-
-struct output_names syms_names(struct syms *s)
-{
-	return (struct output_names){ .sym = sym_of, .arg = s };
 }
 
 struct tasks {

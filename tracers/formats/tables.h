@@ -16,6 +16,7 @@ struct exp_sym {
 	const char *module; /* NULL: the kernel's own, or unknown */
 	const char *json; /* name, escaped, without quotes */
 	u32 name_len, json_len;
+	u32 when; /* of the names that it was asked of last */
 	char type; /* kallsyms'; 0: unknown */
 };
 
@@ -23,7 +24,11 @@ struct syms;
 
 struct syms *syms_create(void); /* NULL: no memory */
 void syms_destroy(struct syms *s);
-/** syms_get - the number of @addr, 1, 2, 3 ...; the same for the same address; 0: no memory */
+/**
+ * syms_get - the number of @addr, 1, 2, 3 ...; 0: no memory
+ *
+ * The same for the same address, for as long as what is there is the same.
+ */
 u32 syms_get(struct syms *s, u64 addr, const struct output_names *names);
 /** syms_named - as syms_get(), of something that has a name of its own */
 u32 syms_named(struct syms *s, u64 addr, const char *name);
@@ -32,8 +37,6 @@ u32 syms_start(struct syms *s, u32 id);
 u32 syms_count(const struct syms *s); /* the highest number */
 /** syms_at - by number; valid until the next syms_get(); the strings as long as @s */
 const struct exp_sym *syms_at(const struct syms *s, u32 id);
-/** syms_names - those that occurred, as any output wants them */
-struct output_names syms_names(struct syms *s);
 
 /* An open call. */
 struct frame {

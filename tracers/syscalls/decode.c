@@ -49,6 +49,16 @@ const struct call_desc *call_desc_find(const char *name)
 	return NULL;
 }
 
+/* Those with names of their own have the arguments of another. */
+const struct call_desc *call_desc_of(const char *name, u8 abi)
+{
+	const struct call_desc *c = call_desc_find(name);
+	char plain[SYSCALL_PLAIN_MAX];
+	const char *other = abi == SYSCALL_ABI_32 && !c ? syscall_plain_name(name, plain) : NULL;
+
+	return other ? call_desc_find(other) : c;
+}
+
 u32 decode_classes(const char *name)
 {
 	const struct call_desc *c = call_desc_find(name);
@@ -289,20 +299,9 @@ static void put_ret(struct dec *d, const struct call_desc *c, const struct varia
 		put_result(d, var ? var->ret : c ? c->ret : R_D);
 }
 
-/* Calls of the 32-bit ABI with names of their own have the arguments of another. */
-static const struct call_desc *desc_of(const struct syscall_event *e)
-{
-	const struct call_desc *c = call_desc_find(e->entry->name);
-	char plain[SYSCALL_PLAIN_MAX];
-	const char *name =
-		e->abi == SYSCALL_ABI_32 && !c ? syscall_plain_name(e->entry->name, plain) : NULL;
-
-	return name ? call_desc_find(name) : c;
-}
-
 void decode_event(struct decoded *d, const struct syscall_event *e, const struct decode_opts *o)
 {
-	const struct call_desc *c = desc_of(e);
+	const struct call_desc *c = call_desc_of(e->entry->name, e->abi);
 	const struct variant *var = c ? variant_find(c, e) : NULL;
 	struct dec dec = { .b = &d->text,
 			   .e = e,

@@ -95,11 +95,23 @@ struct field_desc {
 	u32 if_mask;
 };
 
+/* What 32-bit programs have instead of a struct. */
+enum layout32 {
+	L32_NONE, /* not known */
+	L32_SAME,
+	L32_OTHER,
+	L32_TIME, /* the other one where the handler's name ends in "32", else the same: Y2038 */
+	L32_UNLESS_64, /* the other one but in calls whose handler's name ends in "64" */
+	L32_IF_64, /* the other one in those, in others it is not known */
+};
+
 struct struct_desc {
 	u16 size; /* this much must have been captured */
 	bool more; /* members are left out: ", ..." */
 	u8 n;
 	const struct field_desc *fields;
+	u8 how32; /* enum layout32 */
+	const struct struct_desc *other32;
 };
 
 enum ret_kind {
@@ -155,6 +167,13 @@ extern const struct struct_desc sd_timespec, sd_timeval, sd_itimerval, sd_itimer
 	sd_rusage, sd_stat, sd_statfs, sd_utsname, sd_sysinfo, sd_flock, sd_pollfd, sd_epoll,
 	sd_sigaction, sd_stack, sd_winsize, sd_clone3, sd_timezone, sd_tms, sd_open_how, sd_statx,
 	sd_sched, sd_linger, sd_ucred;
+
+/** struct_layout - @s as programs of @abi have it in calls of @e; NULL: not known */
+const struct struct_desc *struct_layout(const struct struct_desc *s, const struct syscall_entry *e,
+					u8 abi);
+
+/** call_desc_of - the same as call_desc_find(), of calls of the 32-bit ABI by the call that has their arguments */
+const struct call_desc *call_desc_of(const char *name, u8 abi);
 
 /** call_desc_find - NULL: a call that nobody described */
 const struct call_desc *call_desc_find(const char *name);

@@ -50,8 +50,8 @@ const struct syscall_capture *find_capture(struct dec *d, u8 a, u8 what, const u
 	return c;
 }
 
-/* "st_size=5", of a device "st_rdev=makedev(..)"; @p is at st_mode */
-static void put_stat_size(struct dec *d, const u8 *p)
+/* "st_size=5", of a device "st_rdev=makedev(..)"; @p is at st_mode, of @n bytes the last are st_size */
+static void put_stat_size(struct dec *d, const u8 *p, size_t n)
 {
 	u32 type = (u32)load_le(p, 4) & 0170000;
 
@@ -59,7 +59,7 @@ static void put_stat_size(struct dec *d, const u8 *p)
 		buf_adds(d->b, "st_rdev=");
 		put_val(d, K_DEV, NULL, load_le(p + 16, 8));
 	} else {
-		buf_addf(d->b, "st_size=%lld", (long long)load_le(p + 24, 8));
+		buf_addf(d->b, "st_size=%lld", (long long)load_le(p + n - 8, 8));
 	}
 }
 
@@ -89,7 +89,16 @@ static void put_field(struct dec *d, const struct field_desc *f, const u8 *p, in
 		put_sigset(d->b, p, f->size);
 		return;
 	case K_STATSIZE:
-		put_stat_size(d, p);
+		put_stat_size(d, p, f->size);
+		return;
+	case K_LD: /* a struct of a 32-bit program may have long ones */
+		buf_addf(d->b, "%lld",
+			 (long long)(f->size == 4 ? (s32)load_le(p, 4) : (s64)load_le(p, 8)));
+		return;
+	case K_RLIM:
+		put_val(d, f->kind, NULL,
+			f->size == 4 && (u32)load_le(p, 4) == UINT32_MAX ? UINT64_MAX
+									 : load_le(p, f->size));
 		return;
 	case K_LONG:
 		put_list(d, p, f->size, 8, ", ", K_LU);
@@ -138,10 +147,11 @@ void put_struct(struct dec *d, const struct struct_desc *s, const u8 *p, size_t 
 }
 
 /* utimensat's times say what they mean. */
-static void put_utime(struct dec *d, const u8 *p)
+static void put_utime(struct dec *d, const struct struct_desc *s, const u8 *p)
 {
-	u64 nsec = load_le(p + 8, 8);
-	time_t sec = (time_t)load_le(p, 8);
+	size_t half = s->size / 2u;
+	u64 nsec = load_le(p + half, half);
+	time_t sec = half == 4 ? (time_t)(s32)load_le(p, 4) : (time_t)load_le(p, 8);
 	char when[64];
 	struct tm tm;
 
@@ -149,7 +159,7 @@ static void put_utime(struct dec *d, const u8 *p)
 		buf_adds(d->b, nsec & 1 ? "UTIME_NOW" : "UTIME_OMIT");
 		return;
 	}
-	put_struct(d, &sd_timespec, p, sd_timespec.size, 0);
+	put_struct(d, s, p, s->size, 0);
 	if (!gmtime_r(&sec, &tm))
 		return;
 	if (!strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm))
@@ -160,8 +170,8 @@ static void put_utime(struct dec *d, const u8 *p)
 	buf_adds(d->b, "+0000 */");
 }
 
-static void put_structs(struct dec *d, const struct struct_desc *s, const u8 *p, size_t n,
-			bool truncated)
+static void put_structs(struct dec *d, const struct struct_desc *s, bool utime, const u8 *p,
+			size_t n, bool truncated)
 {
 	size_t count = n / s->size;
 
@@ -169,8 +179,8 @@ static void put_structs(struct dec *d, const struct struct_desc *s, const u8 *p,
 	for (size_t i = 0; i < count && i < d->max; i++) {
 		if (i)
 			buf_adds(d->b, ", ");
-		if (s == &sd_timespec)
-			put_utime(d, p + i * s->size);
+		if (utime)
+			put_utime(d, s, p + i * s->size);
 		else
 			put_struct(d, s, p + i * s->size, s->size, 0);
 	}
@@ -180,20 +190,19 @@ static void put_structs(struct dec *d, const struct struct_desc *s, const u8 *p,
 /* Members of struct arrays that count: epoll_wait's result, else all. */
 static bool put_struct_arg(struct dec *d, const struct arg_desc *desc, u8 a)
 {
-	const struct struct_desc *s = desc->tab;
+	const struct struct_desc *s = struct_layout(desc->tab, d->e->entry, d->e->abi);
 	const struct syscall_capture *c;
 	const u8 *p;
 	size_t n;
 
-	/* layouts are those of 64-bit calls */
-	if (d->e->abi != SYSCALL_ABI_64)
-		return false;
 	if (desc->kind == K_STRUCTS && desc->out && !d->e->ret) {
 		buf_adds(d->b, "[]");
 		return true;
 	}
 	c = find_capture(d, a, CAPTURE_BYTES, &p);
-	if (!c || c->len < s->size)
+	if (c && c->source == CAPTURE_KERNEL)
+		s = desc->tab; /* the kernel's own are laid out for itself */
+	if (!c || !s || c->len < s->size)
 		return false;
 	if (desc->kind == K_STRUCT) {
 		put_struct(d, s, p, c->len, 0);
@@ -202,7 +211,7 @@ static bool put_struct_arg(struct dec *d, const struct arg_desc *desc, u8 a)
 	n = c->len;
 	if (desc->out && (u64)d->e->ret < n / s->size)
 		n = (size_t)d->e->ret * s->size;
-	put_structs(d, s, p, n, c->truncated);
+	put_structs(d, s, desc->tab == &sd_timespec, p, n, c->truncated);
 	return true;
 }
 
@@ -270,9 +279,7 @@ static bool put_env(struct dec *d, u8 a, u64 v)
 	const struct syscall_capture *c = find_capture(d, a, CAPTURE_COUNT, &p);
 
 	if (!c)
-		c = find_capture(d, a, CAPTURE_STRINGS, &p);
-	if (!c)
-		return false;
+		return put_strings(d, a);
 	put_addr(d->b, v);
 	buf_addf(d->b, " /* %u var%s */", c->count, c->count == 1 ? "" : "s");
 	return true;

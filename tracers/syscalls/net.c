@@ -4,8 +4,8 @@
 
 #include <arpa/inet.h>
 
-#define IOVEC_BYTES  16u
-#define MSGHDR_BYTES 56u /* struct user_msghdr, Linux v6.1 include/linux/socket.h */
+#define MSGHDR_WORDS \
+	7u /* struct user_msghdr and compat_msghdr, Linux v6.1 include/linux/socket.h */
 
 static u32 load_be16(const u8 *p)
 {
@@ -92,10 +92,17 @@ void put_sockaddr(struct buf *b, const u8 *p, size_t n)
 	buf_adds(b, "}");
 }
 
+/* Bytes of a pointer or a size of the program's. */
+static size_t word_of(const struct dec *d)
+{
+	return d->e->abi == SYSCALL_ABI_32 ? 4 : 8;
+}
+
 /* One element: as much of the data as is its own. @total: bytes that were moved, of all. */
 static void put_element(struct dec *d, const u8 *iov, const u8 *data, size_t have, u64 total)
 {
-	u64 base = load_le(iov, 8), len = load_le(iov + 8, 8), mine = MIN(len, total);
+	size_t word = word_of(d);
+	u64 base = load_le(iov, word), len = load_le(iov + word, word), mine = MIN(len, total);
 
 	buf_adds(d->b, "{iov_base=");
 	if (!data || (mine && !have))
@@ -110,20 +117,21 @@ bool put_iovec(struct dec *d, u8 a, u64 n_iov, bool out)
 	const u8 *iov, *data = NULL;
 	const struct syscall_capture *c = find_capture(d, a, CAPTURE_IOVEC, &iov), *bytes;
 	u64 total = out ? (u64)d->e->ret : UINT64_MAX, n, have, each;
+	size_t word = word_of(d);
 
-	if (!c || d->e->abi != SYSCALL_ABI_64 || (out && d->e->ret < 0))
+	if (!c || d->e->abi == SYSCALL_ABI_X32 || (out && d->e->ret < 0))
 		return false;
 	bytes = find_capture(d, a, CAPTURE_DATA, &data);
 	have = bytes ? bytes->len : 0;
 	each = bytes && bytes->count ? bytes->count : UINT64_MAX;
-	n = MIN(n_iov, (u64)(c->len / IOVEC_BYTES));
+	n = MIN(n_iov, (u64)(c->len / (2 * word)));
 	buf_adds(d->b, "[");
 	for (u64 i = 0; i < n && i < d->max; i++) {
-		u64 mine = MIN(load_le(iov + i * IOVEC_BYTES + 8, 8), total);
+		u64 mine = MIN(load_le(iov + (2 * i + 1) * word, word), total);
 
 		if (i)
 			buf_adds(d->b, ", ");
-		put_element(d, iov + i * IOVEC_BYTES, data, (size_t)MIN(have, each), total);
+		put_element(d, iov + 2 * i * word, data, (size_t)MIN(have, each), total);
 		if (out)
 			total -= mine;
 		mine = MIN(MIN(mine, each), have);
@@ -141,15 +149,16 @@ bool put_iovec(struct dec *d, u8 a, u64 n_iov, bool out)
 static void put_namelen(struct dec *d, u8 a, const struct syscall_capture *first, const u8 *p,
 			bool out)
 {
-	u32 len = (u32)load_le(p + 8, 4), after = len;
+	size_t word = word_of(d);
+	u32 len = (u32)load_le(p + word, 4), after = len;
 
 	for (u32 i = 0; out && i < d->e->n_captures; i++) {
 		const struct syscall_capture *c = &d->e->captures[i];
 
 		if (c != first && c->arg == a && c->what == CAPTURE_BYTES && !c->failed &&
-		    c->len >= MSGHDR_BYTES && c->off <= d->e->data_len &&
+		    c->len >= MSGHDR_WORDS * word && c->off <= d->e->data_len &&
 		    c->len <= d->e->data_len - c->off)
-			after = (u32)load_le(d->e->data + c->off + 8, 4);
+			after = (u32)load_le(d->e->data + c->off + word, 4);
 	}
 	buf_addf(d->b, ", msg_namelen=%u", len);
 	if (after != len)
@@ -160,28 +169,29 @@ bool put_msghdr(struct dec *d, u8 a, bool out)
 {
 	const u8 *p, *name;
 	const struct syscall_capture *c = find_capture(d, a, CAPTURE_BYTES, &p), *addr;
+	size_t word = word_of(d);
 	u64 control;
 
-	if (!c || c->len < MSGHDR_BYTES || d->e->abi != SYSCALL_ABI_64)
+	if (!c || c->len < MSGHDR_WORDS * word || d->e->abi == SYSCALL_ABI_X32)
 		return false;
 	buf_adds(d->b, "{msg_name=");
 	addr = find_capture(d, a, CAPTURE_SOCKADDR, &name);
 	if (addr && addr->len)
 		put_sockaddr(d->b, name, addr->len);
 	else
-		put_addr(d->b, load_le(p, 8));
+		put_addr(d->b, load_le(p, word));
 	put_namelen(d, a, c, p, out);
 	buf_adds(d->b, ", msg_iov=");
-	if (!put_iovec(d, a, load_le(p + 24, 8), out))
-		put_addr(d->b, load_le(p + 16, 8));
-	control = load_le(p + 40, 8);
-	buf_addf(d->b, ", msg_iovlen=%llu", (unsigned long long)load_le(p + 24, 8));
+	if (!put_iovec(d, a, load_le(p + 3 * word, word), out))
+		put_addr(d->b, load_le(p + 2 * word, word));
+	control = load_le(p + 5 * word, word);
+	buf_addf(d->b, ", msg_iovlen=%llu", (unsigned long long)load_le(p + 3 * word, word));
 	if (control) {
 		buf_adds(d->b, ", msg_control=");
-		put_addr(d->b, load_le(p + 32, 8));
+		put_addr(d->b, load_le(p + 4 * word, word));
 	}
 	buf_addf(d->b, ", msg_controllen=%llu, msg_flags=", (unsigned long long)control);
-	put_flags(d->b, &xlat_msg, load_le(p + 48, 4), false);
+	put_flags(d->b, &xlat_msg, load_le(p + 6 * word, 4), false);
 	buf_adds(d->b, "}");
 	return true;
 }

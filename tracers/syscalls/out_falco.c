@@ -40,6 +40,8 @@ static void put_fields(struct buf *b, const struct syscall_event *e, const struc
 	js_comm(b, "proc.name", e->state == SYSCALL_EXECVE ? e->comm_after : e->comm);
 	js_u64(b, "proc.pid", e->tgid ? e->tgid : e->pid);
 	js_u64(b, "thread.tid", e->pid);
+	if (e->cgroup)
+		js_u64(b, "thread.cgroup.id", e->cgroup);
 	if (e->uid != SYSCALL_NO_UID)
 		js_u64(b, "user.uid", e->uid);
 }

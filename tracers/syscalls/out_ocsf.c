@@ -277,6 +277,8 @@ void out_sys_ocsf(struct buf *b, const struct syscall_event *e, struct decoded *
 	js_str(b, "syscall", e->entry->name);
 	js_mem(b, "args", args.data ? args.data : "", args.len);
 	js_mem(b, "ret", d->text.data + d->ret_off, d->ret_len);
+	if (e->cgroup)
+		js_u64(b, "cgroup", e->cgroup);
 	js_close(b);
 	buf_adds(b, "}\n");
 }

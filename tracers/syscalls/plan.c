@@ -9,12 +9,19 @@
 #define ARRAY_MAX         32u /* elements; as many as strace shows */
 #define AT_EMPTY_PATH_BIT 0x1000u
 #define DENTS_BYTES       4096u /* of more than this entries are not counted */
-#define MSGHDR_BYTES      56u
-/* struct user_msghdr, Linux v6.1 include/linux/socket.h */
+/* struct user_msghdr and compat_msghdr, Linux v6.1 include/linux/socket.h, in words of the program's */
 #define MSG_NAME    0
-#define MSG_NAMELEN 8
-#define MSG_IOV     16
-#define MSG_IOVLEN  24
+#define MSG_NAMELEN 1
+#define MSG_IOV     2
+#define MSG_IOVLEN  3
+#define MSG_WORDS   7u
+
+/* Whose plan it is. */
+struct planner {
+	const struct plan_opts *o;
+	const struct syscall_entry *e;
+	u32 word; /* bytes of a pointer */
+};
 
 /* clang-format off: a table */
 static const struct kind_plan {
@@ -31,8 +38,8 @@ static const struct kind_plan {
 	[K_ENVP] = { CAPTURE_COUNT, PLAN_FIXED, 1, 0, "copy_strings" },
 	[K_SOCKADDR] = { CAPTURE_SOCKADDR, PLAN_ARG, 1, SOCKADDR_BYTES, "move_addr_to_kernel" },
 	[K_SOCKLEN] = { CAPTURE_BYTES, PLAN_FIXED, 4, 4, NULL },
-	[K_IOVEC] = { CAPTURE_IOVEC, PLAN_ARG, 16, 16 * ARRAY_MAX, NULL },
-	[K_MSGHDR] = { CAPTURE_BYTES, PLAN_FIXED, 1, MSGHDR_BYTES, NULL },
+	[K_IOVEC] = { CAPTURE_IOVEC, PLAN_ARG, 16, 0, NULL },
+	[K_MSGHDR] = { CAPTURE_BYTES, PLAN_FIXED, 1, 0, NULL },
 	[K_STRUCT] = { CAPTURE_BYTES, PLAN_FIXED, 1, 0, NULL },
 	[K_STRUCTS] = { CAPTURE_BYTES, PLAN_ARG, 1, 0, NULL },
 	[K_INT] = { CAPTURE_BYTES, PLAN_FIXED, 1, 4, NULL },
@@ -47,33 +54,56 @@ static const struct kind_plan {
 };
 /* clang-format on */
 
-static u32 step_max(const struct kind_plan *k, const struct arg_desc *d, const struct plan_opts *o)
+/* The struct as the program has it; one that is not known has a size all the same. */
+static const struct struct_desc *layout(const struct planner *pl, const struct arg_desc *d)
 {
-	const struct struct_desc *s = d->tab;
+	const struct struct_desc *s = struct_layout(d->tab, pl->e, pl->e->abi);
+
+	return s ? s : d->tab;
+}
+
+static u32 step_max(const struct planner *pl, const struct arg_desc *d)
+{
+	const struct kind_plan *k = &kinds[d->kind];
+	const struct plan_opts *o = pl->o;
 	u32 string_max = o->string_max ? o->string_max : 32;
 
 	if (k->max)
 		return k->max;
 	if (d->kind == K_STRUCT)
-		return s->size;
+		return layout(pl, d)->size;
 	if (d->kind == K_STRUCTS)
-		return s->size * ARRAY_MAX;
-	if (d->kind == K_STRV)
+		return layout(pl, d)->size * ARRAY_MAX;
+	if (d->kind == K_IOVEC)
+		return 2 * pl->word * ARRAY_MAX;
+	if (d->kind == K_MSGHDR)
+		return MSG_WORDS * pl->word;
+	if (d->kind == K_STRV || (d->kind == K_ENVP && o->env))
 		return o->strings_max ? o->strings_max : 4096;
 	if (d->kind == K_ENVP)
 		return 0;
 	return string_max;
 }
 
-/* Strings, bytes and ints are the same for all. */
-static bool is_wide(u8 kind)
+/* Strings, bytes, ints, and what is a row of bits or of fixed size are the same for all. */
+static bool is_wide(const struct planner *pl, const struct arg_desc *d)
 {
-	return kind != K_PATH && kind != K_STR && kind != K_BUF && kind != K_HEXBUF &&
-	       kind != K_STRV && kind != K_ENVP && kind != K_SOCKADDR && kind != K_SOCKLEN &&
-	       kind != K_INT && kind != K_INTS && kind != K_SIGSET && kind != K_WSTATUS;
+	static const bool narrow_too[K_KINDS] = {
+		[K_PATH] = true,      [K_STR] = true,   [K_BUF] = true,    [K_HEXBUF] = true,
+		[K_STRV] = true,      [K_ENVP] = true,  [K_INT] = true,    [K_SOCKADDR] = true,
+		[K_SOCKLEN] = true,   [K_INTS] = true,  [K_SIGSET] = true, [K_WSTATUS] = true,
+		[K_FDSETBITS] = true, [K_FDSET] = true, [K_DENTS] = true,
+	};
+
+	if (d->kind == K_STRUCT || d->kind == K_STRUCTS)
+		return !struct_layout(d->tab, pl->e, SYSCALL_ABI_32) ||
+		       pl->e->abi == SYSCALL_ABI_X32;
+	if ((d->kind == K_IOVEC || d->kind == K_MSGHDR) && pl->word == 4)
+		return false;
+	return !narrow_too[d->kind];
 }
 
-static void step_add(struct plan *p, const struct arg_desc *d, u8 a, const struct plan_opts *o)
+static void step_add(struct plan *p, const struct arg_desc *d, u8 a, const struct planner *pl)
 {
 	const struct kind_plan *k = &kinds[d->kind];
 	struct plan_step *s;
@@ -89,28 +119,33 @@ static void step_add(struct plan *p, const struct arg_desc *d, u8 a, const struc
 				 .at_exit = d->out,
 				 .kernel = d->out ? NULL : k->kernel,
 				 .at_error = d->when_interrupted,
-				 .wide = is_wide(d->kind),
+				 .wide = is_wide(pl, d),
 				 .if_arg = PLAN_ANY,
 				 .ptr_at = -1,
 				 .len_at = -1,
-				 .max = step_max(k, d, o) };
+				 .max = step_max(pl, d) };
 	if (d->kind == K_STRUCTS)
-		s->each = ((const struct struct_desc *)d->tab)->size;
+		s->each = layout(pl, d)->size;
+	if (d->kind == K_IOVEC)
+		s->each = (u16)(2 * pl->word);
+	if (d->kind == K_ENVP && pl->o->env)
+		s->what = CAPTURE_STRINGS, s->env = true;
 	if (d->out && (d->kind == K_BUF || d->kind == K_HEXBUF || d->kind == K_STRUCTS))
 		s->len = PLAN_RET;
 	if (d->out && d->kind == K_SOCKADDR)
 		s->len = PLAN_PTR;
 	if (d->tab == &sd_timespec && d->kind == K_STRUCTS) { /* utimensat's two */
 		s->len = PLAN_FIXED;
-		s->max = 2 * sd_timespec.size;
+		s->max = 2u * layout(pl, d)->size;
 	}
 }
 
 /* Memory that one look does not tell: lengths before and after, what iovecs point to. */
-static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const struct plan_opts *o)
+static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const struct planner *pl)
 {
 	struct plan_step *s = &p->steps[p->n - 1], more = *s;
-	u32 string_max = o->string_max ? o->string_max : 32;
+	u32 string_max = pl->o->string_max ? pl->o->string_max : 32;
+	int16_t word = (int16_t)pl->word;
 
 	if (d->kind == K_IOVEC || d->kind == K_MSGHDR) {
 		s->at_exit = false;
@@ -119,8 +154,8 @@ static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const stru
 		more.each = (u16)MIN(string_max, (u32)UINT16_MAX);
 		more.max = string_max * ARRAY_MAX;
 		if (d->kind == K_MSGHDR) {
-			more.ptr_at = MSG_IOV;
-			more.len_at = MSG_IOVLEN;
+			more.ptr_at = (int16_t)(MSG_IOV * word);
+			more.len_at = (int16_t)(MSG_IOVLEN * word);
 		}
 	} else if (d->kind == K_SOCKLEN || d->kind == K_OFFSET || d->tab == &sd_pollfd) {
 		s->at_exit = false;
@@ -135,14 +170,14 @@ static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const stru
 		return;
 	more.what = CAPTURE_IOVEC;
 	more.len = PLAN_FIXED;
-	more.each = 16;
-	more.max = 16 * ARRAY_MAX;
+	more.each = (u16)(2 * pl->word);
+	more.max = 2 * pl->word * ARRAY_MAX;
 	more.at_exit = false;
 	p->steps[p->n++] = more;
 	more.what = CAPTURE_SOCKADDR;
 	more.each = 1;
 	more.ptr_at = MSG_NAME;
-	more.len_at = MSG_NAMELEN;
+	more.len_at = (int16_t)(MSG_NAMELEN * word);
 	more.max = SOCKADDR_BYTES;
 	more.at_exit = d->out;
 	more.kernel = d->out ? NULL : "move_addr_to_kernel";
@@ -151,30 +186,37 @@ static void extra_add(struct plan *p, const struct arg_desc *d, u8 a, const stru
 		return;
 	more.what = CAPTURE_BYTES; /* recvmsg changes msg_namelen and msg_flags */
 	more.ptr_at = more.len_at = -1;
-	more.max = MSGHDR_BYTES;
+	more.max = MSG_WORDS * pl->word;
 	p->steps[p->n++] = more;
 }
 
 static void list_add(struct plan *p, const struct arg_desc *args, u8 n, u8 first,
-		     const struct plan_opts *o)
+		     const struct planner *pl)
 {
 	for (u8 i = 0; i < n && args[i].kind; i++) {
 		const struct arg_desc *d = &args[i];
 
 		if (!kinds[d->kind].each || d->from || p->n == PLAN_STEPS)
 			continue;
-		step_add(p, d, (u8)(first + i), o);
-		extra_add(p, d, (u8)(first + i), o);
+		step_add(p, d, (u8)(first + i), pl);
+		extra_add(p, d, (u8)(first + i), pl);
 	}
+}
+
+static struct planner planner_of(const struct syscall_entry *e, const struct plan_opts *o)
+{
+	return (struct planner){ o, e, e->abi == SYSCALL_ABI_32 ? 4 : 8 };
 }
 
 bool plan_for(const char *name, const struct plan_opts *o, struct plan *ret)
 {
+	const struct syscall_entry e = { .name = name, .abi = SYSCALL_ABI_64 };
+	const struct planner pl = planner_of(&e, o);
 	const struct call_desc *c = call_desc_find(name);
 
 	*ret = (struct plan){ 0 };
 	if (c)
-		list_add(ret, c->args, SYSCALL_ARGS, 0, o);
+		list_add(ret, c->args, SYSCALL_ARGS, 0, &pl);
 	return ret->n != 0;
 }
 
@@ -228,18 +270,21 @@ static void fds_add(struct plan *p, const struct call_desc *c)
 	}
 }
 
-bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
+bool plan_all(const struct syscall_entry *e, const struct plan_opts *o, struct plan *ret)
 {
-	const struct call_desc *c = call_desc_find(name);
+	const struct planner pl = planner_of(e, o);
+	const struct call_desc *c = call_desc_of(e->name, e->abi);
 
-	(void)plan_for(name, o, ret);
+	*ret = (struct plan){ 0 };
+	if (c)
+		list_add(ret, c->args, SYSCALL_ARGS, 0, &pl);
 	if (c)
 		empty_path_add(ret, c);
 	for (u8 i = 0; c && i < c->n_variants; i++) {
 		u8 from = ret->n;
 
 		list_add(ret, c->variants[i].args, ARRAY_SIZE(c->variants[i].args),
-			 (u8)(c->cmd_arg + 1), o);
+			 (u8)(c->cmd_arg + 1), &pl);
 		for (u8 j = from; j < ret->n; j++) {
 			ret->steps[j].if_arg = c->cmd_arg;
 			ret->steps[j].if_mask = c->cmd_mask ? c->cmd_mask : UINT32_MAX;
@@ -253,12 +298,14 @@ bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret)
 
 bool plan_for_cmd(const char *name, u64 cmd, const struct plan_opts *o, struct plan *ret)
 {
+	const struct syscall_entry e = { .name = name, .abi = SYSCALL_ABI_64 };
+	const struct planner pl = planner_of(&e, o);
 	const struct call_desc *c = call_desc_find(name);
 
 	*ret = (struct plan){ 0 };
 	for (u8 i = 0; c && i < c->n_variants; i++)
 		if (c->variants[i].cmd == (cmd & (c->cmd_mask ? c->cmd_mask : UINT32_MAX)))
 			list_add(ret, c->variants[i].args, ARRAY_SIZE(c->variants[i].args),
-				 (u8)(c->cmd_arg + 1), o);
+				 (u8)(c->cmd_arg + 1), &pl);
 	return ret->n != 0;
 }

@@ -31,8 +31,9 @@ struct plan_step {
 	u8 len_arg;
 	u16 each;
 	bool at_exit; /* the kernel writes it: only when the call succeeded */
+	bool env; /* with CAPTURE_STRINGS: envp, not argv */
 	bool at_error; /* at exit, but only when it failed */
-	bool wide; /* laid out as 64-bit programs have it: of no use in calls of 32-bit ones */
+	bool wide; /* laid out as 64-bit programs have it: of no use in calls of others */
 	u8 if_arg; /* only if this argument, masked, is if_value; PLAN_ANY */
 	/* offsets from arg of a pointer to the bytes, and of how many there are (8 bytes, of each > 1); -1 */
 	int16_t ptr_at, len_at;
@@ -53,6 +54,8 @@ struct plan {
 struct plan_opts {
 	u32 string_max; /* bytes of a buffer; strace -s. 0: 32 */
 	bool fd_paths; /* what descriptors are of; strace -y */
+	bool env; /* the strings of envp; strace -v. Else how many there are */
+	bool raw; /* nothing at all, neither of the program's memory nor of the kernel's copies */
 	u32 strings_max; /* bytes of argv together. 0: 4096 */
 };
 
@@ -64,8 +67,8 @@ struct plan_opts {
  */
 bool plan_for(const char *name, const struct plan_opts *o, struct plan *ret);
 
-/** plan_all - plan_for(), and what each command adds, under its condition */
-bool plan_all(const char *name, const struct plan_opts *o, struct plan *ret);
+/** plan_all - the same of a call as its ABI has it, and what each command adds, under its condition */
+bool plan_all(const struct syscall_entry *e, const struct plan_opts *o, struct plan *ret);
 
 /** plan_for_cmd - the same where a command decides: of ioctl, fcntl, prctl, futex */
 bool plan_for_cmd(const char *name, u64 cmd, const struct plan_opts *o, struct plan *ret);

@@ -31,8 +31,33 @@ async function refused(r) {
 	}
 }
 
-export async function open(method, path, { body, accept, signal } = {}) {
+// Of this tab and this origin alone, port and all; a cookie would go to every service of the host.
+const TOKEN = "hvftrace-token";
+
+function readToken() {
+	try {
+		return sessionStorage.getItem(TOKEN);
+	} catch {
+		return null; // a browser that keeps nothing
+	}
+}
+
+let token = readToken();
+
+function keepToken(text) {
+	token = text;
+	try {
+		if (text)
+			sessionStorage.setItem(TOKEN, text);
+		else
+			sessionStorage.removeItem(TOKEN);
+	} catch { /* until the page is loaded anew */ }
+}
+
+export async function open(method, path, { body, accept, signal, as = token } = {}) {
 	const headers = {};
+	if (as)
+		headers.Authorization = `Bearer ${as}`;
 	if (body !== undefined)
 		headers["Content-Type"] = "application/json";
 	if (accept)
@@ -43,6 +68,8 @@ export async function open(method, path, { body, accept, signal } = {}) {
 	} catch (e) {
 		throw e.name === "AbortError" ? e : unreachable(e);
 	}
+	if (r.status === 401 && as && as === token)
+		keepToken(null); // it was removed
 	if (!r.ok)
 		throw await refused(r);
 	return r;
@@ -50,8 +77,13 @@ export async function open(method, path, { body, accept, signal } = {}) {
 
 export const get = async (path, options) => (await open("GET", path, options)).json();
 export const send = async (method, path, body, options) => (await open(method, path, { ...options, body })).json();
-/** from now on the browser sends this token with everything; the page itself does not keep it */
-export const useToken = (token) => open("POST", "/v1/session", { body: { token } });
+/** from now on this token goes with everything, if it is good for anything */
+export async function useToken(text) {
+	await open("GET", "/v1/guests", { as: text });
+	keepToken(text);
+}
+
+export const hasToken = () => !!token;
 export const seg = encodeURIComponent;
 
 /**

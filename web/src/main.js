@@ -3,7 +3,7 @@
 
 import { render } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
-import { seg, send, useToken } from "./api.js";
+import { download, hasToken, seg, send, useToken } from "./api.js";
 import { clean, count, plural } from "./format.js";
 import { go, guestNamed, linkGuest, linkTrace, poll, refresh, start, state, traceNamed } from "./store.js";
 import { EventsView } from "./ui/events.js";
@@ -93,7 +93,7 @@ function Token() {
 	return html`<form class="token" onSubmit=${enter}>
 		<h1>This daemon asks who you are</h1>
 		<p class="lead">Give a token that it knows (<code>hvftrace token add</code> makes one).
-			The browser keeps it until it is closed, out of reach of scripts, and sends it to this daemon alone.</p>
+			This tab keeps it until it is closed, and sends it to this daemon alone.</p>
 		${problem && html`<${Failure} problem=${problem} onClose=${() => setProblem(null)} />`}
 		<${Field} id="token" label="Token">
 			<input id="token" type="password" autocomplete="off" required value=${text}
@@ -145,6 +145,14 @@ function Main({ theme }) {
 		<p class="lead">A running Linux guest of this host. It is found out from outside, and nothing in it changes until a trace starts.</p></header><${Attach} />`;
 }
 
+/** a link brings no token */
+function onMetrics(e) {
+	if (!hasToken())
+		return;
+	e.preventDefault();
+	download("/metrics", "hvftrace.metrics.txt").catch(poll);
+}
+
 function App() {
 	useStore();
 	const [theme, nextTheme, shown] = useTheme();
@@ -164,7 +172,7 @@ function App() {
 			<span class="grow"></span>
 			<a class="top-link" href="#/events"
 				aria-current=${state.route.place === "events" ? "page" : null}>Events</a>
-				<a class="top-link" href="/openapi.yaml">API</a><a class="top-link" href="/metrics">Metrics</a>
+				<a class="top-link" href="/openapi.yaml">API</a><a class="top-link" href="/metrics" onClick=${onMetrics}>Metrics</a>
 			<button type="button" class="button quiet small" onClick=${nextTheme}
 				aria-label=${`Colours: ${THEMES[theme][1]}. Change`}><${Icon} name=${THEMES[theme][0]} />
 				<span class="theme-name">${THEMES[theme][1]}</span></button>

@@ -82,7 +82,7 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 	if (!rc)
 		rc = tracing_arm(g, site, n - n / 2, &counts, err);
 	if (!rc)
-		rc = tracing_arm_more(g, site + n - n / 2, n / 2, &more, err);
+		rc = tracing_arm_more(g, site + n - n / 2, n / 2, NULL, &more, err);
 	if (rc)
 		return rc;
 	counts.n_armed += more;

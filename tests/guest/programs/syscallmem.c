@@ -157,6 +157,30 @@ static void handler(int sig)
 	(void)sig;
 }
 
+/* A read that a signal interrupts, whose handler has it begun again. */
+static void restarted(void)
+{
+	struct sigaction sa = { .sa_handler = handler, .sa_flags = SA_RESTART };
+	int fd[2], status;
+	char c;
+	pid_t pid;
+
+	if (pipe(fd))
+		_exit(1);
+	sigaction(SIGUSR1, &sa, NULL);
+	pid = fork();
+	if (!pid) {
+		usleep(50000);
+		kill(getppid(), SIGUSR1);
+		usleep(50000);
+		_exit(write(fd[1], "x", 1) != 1);
+	}
+	syscall(SYS_read, fd[0], &c, 1);
+	syscall(SYS_wait4, pid, &status, 0, NULL);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 static void signals(void)
 {
 	struct sigaction sa = { .sa_handler = handler };
@@ -165,6 +189,7 @@ static void signals(void)
 	int status;
 	pid_t pid;
 
+	restarted();
 	sigaction(SIGUSR1, &sa, NULL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR2);

@@ -3,6 +3,8 @@
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import http from "node:http";
 import { after, before, test } from "node:test";
 import { exportFormats } from "../../src/store.js";
 import { URL_, accessible, launch, openPage, shot, text } from "./driver.mjs";
@@ -293,7 +295,7 @@ test("a daemon that is away is missed and found again", async () => {
 	await page.getByText("No guest web1 is attached").waitFor();
 });
 
-test("a daemon that asks for a token gets it, and scripts cannot read it", async () => {
+test("a daemon that asks for a token gets it, in a header, and no other port does", async () => {
 	await at?.close();
 	const context = await browser.newContext();
 	const page = await context.newPage();
@@ -306,6 +308,22 @@ test("a daemon that asks for a token gets it, and scripts cannot read it", async
 	await page.getByRole("button", { name: "Go on" }).click();
 	await page.getByText("None is attached.").waitFor();
 	assert.equal(await page.evaluate(() => document.cookie), "");
+	assert.deepEqual(await context.cookies(), []);
+	// the same host on another port: what a cookie would not tell apart
+	const heard = [];
+	const other = http.createServer((rq, reply) => { heard.push(JSON.stringify([rq.url, rq.headers])); reply.end("<title>other</title>"); });
+	await new Promise((done) => other.listen(0, "127.0.0.1", done));
+	const next = await context.newPage();
+	await next.goto(`http://127.0.0.1:${other.address().port}/`);
+	assert.equal(await next.evaluate(() => sessionStorage.length), 0);
+	other.close();
+	assert.ok(heard.length > 0);
+	assert.ok(!heard.join().includes(process.env.PAGE_TOKEN));
+	// loaded anew it goes on without asking; a file of metrics comes with the token, too
+	await page.reload();
+	await page.getByText("None is attached.").waitFor();
+	const [file] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Metrics" }).click()]);
+	assert.match(await readFile(await file.path(), "utf8"), /^hvftrace_/m);
 	await context.close();
 	at = null;
 });

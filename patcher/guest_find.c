@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Which kernel runs: found in the guest's memory, and checked by where its vCPUs are. */
+#include "base/clock.h"
+#include "patcher/guest_priv.h"
+
+#include <errno.h>
+
+#define KERNEL_HALF   (1ull << 63)
+#define LIVE_SAMPLES  20
+#define LIVE_POLL_NS  (10 * NSEC_PER_MSEC)
+#define CR4_PAE       0x20
+#define KPTI_USER_BIT 0x1000ull /* v6.1 arch/x86/include/asm/pgtable.h PTI_PGTABLE_SWITCH_BIT */
+
+/* struct sym_mem over a vm */
+static int mem_read(void *arg, gva_t addr, void *buf, size_t len)
+{
+	struct vm *vm = arg;
+
+	return vm_read(vm, addr, buf, len, NULL);
+}
+
+static int mem_read_phys(void *arg, gpa_t addr, void *buf, size_t len)
+{
+	struct vm *vm = arg;
+
+	return vm_read_phys(vm, addr, buf, len, NULL);
+}
+
+static bool mem_next_populated(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+{
+	struct vm *vm = arg;
+
+	return vm_next_populated(vm, from, start_ret, len_ret);
+}
+
+/* Does this table map the candidate's text to where the candidate lies? */
+static bool root_maps(struct vm *vm, u64 cr3, u64 cr4, const struct kernel_location *loc)
+{
+	struct vm_mapping m;
+
+	vm_set_root(vm, gpa(cr3 & 0x000ffffffffff000ull), cr4 & (1u << 12) ? 5 : 4);
+	return !vm_walk(vm, loc->text, &m, NULL) && m.gpa.v == loc->image.v;
+}
+
+/*
+ * The last word on a candidate: a vCPU's own page table. A vCPU in user mode under KPTI has a table
+ * without kernel text; the kernel's is its neighbour.
+ */
+static bool confirm(void *arg, const struct kernel_location *loc)
+{
+	struct vm *vm = arg;
+	bool any = false;
+
+	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
+		struct vm_regs r;
+
+		if (vm_vcpu_regs(vm, i, &r, NULL))
+			continue;
+		any = true;
+		if (root_maps(vm, r.cr3, r.cr4, loc) ||
+		    root_maps(vm, r.cr3 & ~KPTI_USER_BIT, r.cr4, loc))
+			return true;
+	}
+	return !any; /* nobody to ask: the candidate's own consistency has to do */
+}
+
+/*
+ * Does some vCPU run on our kernel's page tables? What a reboot leaves in RAM may look alive for long.
+ * One sample proves life but not death: the process whose table it named may end before we walk it.
+ */
+bool guest_kernel_is_live(struct guest *g)
+{
+	const struct kernel_location *loc = kernel_location(g->k);
+	bool live = confirm(g->vm, loc);
+
+	for (int i = 1; !live && i < LIVE_SAMPLES; i++) {
+		guest_sleep_ns(LIVE_POLL_NS);
+		live = confirm(g->vm, loc);
+	}
+	vm_set_root(g->vm, loc->root, loc->levels);
+	return live;
+}
+
+/* No kernel was found: is it since there is none yet? */
+static bool in_firmware(struct vm *vm)
+{
+	u32 n = 0;
+
+	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
+		struct vm_regs r;
+
+		if (vm_vcpu_regs(vm, i, &r, NULL))
+			continue;
+		n++;
+		if (r.user_mode || ((r.rip & KERNEL_HALF) && (r.cr4 & CR4_PAE)))
+			return false;
+	}
+	return n > 0;
+}
+
+static int check_booted(struct guest *g, const struct kernel *k, struct err *err)
+{
+	s64 running;
+	u64 addr;
+	u32 state;
+	int rc;
+
+	if (kernel_sym(k, "system_state", &addr) || kernel_btf_enum(k, "SYSTEM_RUNNING", &running))
+		return 0;
+	rc = guest_read(g, addr, &state, sizeof(state), err);
+	if (!rc && state < (u32)running)
+		rc = err_set(err, -EAGAIN, ERR_GUEST_FIRMWARE, addr,
+			     "the guest's kernel is still booting");
+	return rc;
+}
+
+int guest_find_kernel(struct guest *g, struct err *err)
+{
+	struct kernel_location loc;
+	struct kernel *k = NULL;
+	struct sym_mem mem;
+	u64 start = monotonic_ns();
+	int rc;
+
+	guest_mem(g, &mem);
+	rc = kernel_locate(&mem, confirm, g->vm, &loc, err);
+	if (rc == -ENOENT && in_firmware(g->vm))
+		return err_set(
+			err, -EAGAIN, ERR_GUEST_FIRMWARE, 0,
+			"no kernel in memory yet: the guest is in firmware or its boot loader");
+	if (rc)
+		return rc;
+	vm_set_root(g->vm, loc.root, loc.levels);
+	rc = kernel_load(&mem, &loc, &k, err);
+	g->find_ns = monotonic_ns() - start;
+	if (!rc)
+		rc = check_booted(g, k, err);
+	if (rc) {
+		kernel_destroy(k);
+		return rc;
+	}
+	kernel_destroy(g->k);
+	g->k = k;
+	return 0;
+}
+
+void guest_mem(struct guest *g, struct sym_mem *ret)
+{
+	*ret = (struct sym_mem){ mem_read, mem_read_phys, mem_next_populated, g->vm };
+}
