@@ -229,7 +229,7 @@ int main(int argc, char **argv)
 	struct control control;
 	struct err err = { 0 };
 	struct options o;
-	int status, out_fd;
+	int status, out_fd = -1;
 
 	/* an arena of a thread's own is trimmed by the C library with an open(), a new one may ask for the CPUs:
 	 * neither is allowed once the guest runs */

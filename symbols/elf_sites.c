@@ -323,8 +323,10 @@ static bool is_nop5(const u8 *b)
 {
 	static const u8 now[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	static const u8 old[] = { 0x66, 0x66, 0x66, 0x66, 0x90 };
+	static const u8 clang[] = { 0x0f, 0x1f, 0x44, 0x00, 0x08 };
 
-	return !memcmp(b, now, sizeof(now)) || !memcmp(b, old, sizeof(old));
+	return !memcmp(b, now, sizeof(now)) || !memcmp(b, old, sizeof(old)) ||
+	       !memcmp(b, clang, sizeof(clang));
 }
 
 static bool is_endbr(const u8 *b)

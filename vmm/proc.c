@@ -361,7 +361,7 @@ static int peer_inode(int fd, u32 *ret)
 int proc_holds_peer(pid_t pid, int fd)
 {
 	char link[32];
-	u32 inode;
+	u32 inode = 0;
 	int rc = peer_inode(fd, &inode);
 
 	if (rc)

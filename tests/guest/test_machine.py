@@ -206,6 +206,8 @@ def test_lives():
             c = Control(f"{g.dir.name}/control")
             keyboard = socket.socket(socket.AF_UNIX)
             keyboard.connect(f"{g.dir.name}/input")
+            # it is heard from now on: what is told before somebody was let in, nobody is told
+            assert c.ask("status").startswith("ok life 1 ")
             life, said = 1, []
             os.set_blocking(p.stdout.fileno(), True)
             for how, why in [("r", "reset itself"), ("t", "reset itself by a triple fault"),

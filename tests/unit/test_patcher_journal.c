@@ -105,6 +105,26 @@ static void outstanding_is_read_back(void **state)
 	journal_close(j);
 }
 
+/* The last to go: by then the agent is out of it, and it alone is what a dead daemon left. */
+static void a_loan_is_outstanding(void **state)
+{
+	struct journal *j = opened(12);
+
+	(void)state;
+	assert_int_equal(journal_alloc(j, JOURNAL_LENT, 0x140000000, 4096, NULL), 0);
+	assert_int_equal(journal_alloc(j, JOURNAL_AGENT_TEXT, 0xffffffff9fe00000, 8192, NULL), 0);
+	assert_int_equal(journal_freed(j, JOURNAL_AGENT_TEXT, NULL), 0);
+	journal_close(j);
+
+	j = opened(12);
+	assert_true(journal_outstanding(j));
+	assert_int_equal(journal_state(j)->alloc[JOURNAL_LENT], 0x140000000);
+	assert_int_equal(journal_state(j)->alloc[JOURNAL_AGENT_TEXT], 0);
+	assert_int_equal(journal_freed(j, JOURNAL_LENT, NULL), 0);
+	assert_false(journal_outstanding(j));
+	journal_close(j);
+}
+
 static void file_starts_over_when_all_is_undone(void **state)
 {
 	struct journal *j = opened(12);
@@ -265,6 +285,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(nothing_outstanding_leaves_no_file),
 		cmocka_unit_test(outstanding_is_read_back),
+		cmocka_unit_test(a_loan_is_outstanding),
 		cmocka_unit_test(file_starts_over_when_all_is_undone),
 		cmocka_unit_test(second_opener_is_refused),
 		cmocka_unit_test(cut_at_any_byte_is_read_up_to_there),

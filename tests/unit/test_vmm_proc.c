@@ -2,10 +2,12 @@
 /* Whose process is it? What vmm/proc.c says of sockets and command lines. */
 #include "vmm/proc.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -72,11 +74,41 @@ static void words_of_a_command_line(void **state)
 	end_other(other);
 }
 
+/* What tells that a VMM has memory to lend, and takes orders about it. */
+static void files_and_signals(void **state)
+{
+	int fd = memfd_create("hvftrace-test@1000", MFD_CLOEXEC);
+	sigset_t set, old;
+	char link[64];
+
+	(void)state;
+	assert_true(fd >= 0);
+	assert_int_equal(proc_find_fd(getpid(), "/memfd:hvftrace-test@", link, sizeof(link)), 0);
+	assert_string_equal(link, "/memfd:hvftrace-test@1000 (deleted)");
+	assert_int_equal(proc_find_fd(getpid(), "/memfd:hvftrace-test@", link, 24), 0);
+	assert_string_equal(link, "/memfd:hvftrace-test@10"); /* cut, not run over */
+	assert_int_equal(proc_find_fd(getpid(), "/memfd:other", link, sizeof(link)), -ENOENT);
+	close(fd);
+	assert_int_equal(proc_find_fd(getpid(), "/memfd:hvftrace-test@", link, sizeof(link)),
+			 -ENOENT);
+	sigemptyset(&set);
+	sigaddset(&set, SIGRTMIN);
+	assert_false(proc_blocks_signal(getpid(), SIGRTMIN));
+	sigprocmask(SIG_BLOCK, &set, &old);
+	assert_true(proc_blocks_signal(getpid(), SIGRTMIN));
+	assert_false(proc_blocks_signal(getpid(), SIGRTMIN + 1));
+	assert_false(proc_blocks_signal(getpid(), 0));
+	assert_false(proc_blocks_signal(getpid(), 65));
+	sigprocmask(SIG_SETMASK, &old, NULL);
+	assert_false(proc_blocks_signal(getpid(), SIGRTMIN));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(other_end_of_a_socket),
 		cmocka_unit_test(words_of_a_command_line),
+		cmocka_unit_test(files_and_signals),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
