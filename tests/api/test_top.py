@@ -47,7 +47,8 @@ class Top(CliCase):
     def test_sorted(self):
         for key, at in (("total", 2), ("self", 3), ("hits", 0), ("avg", 4), ("name", 5)):
             tracer = "function" if key == "hits" else "function_graph"
-            p = self.run_ok("top", "g", "-l", "vfs_*", "-p", tracer, "--sort", key, "--interval", "200ms", "--lines", "7")
+            p = self.run_ok("top", "g", "-l", "vfs_*", "-p", tracer, "--sort", key, "--interval", "200ms",
+                            "--lines", "7")
             values = [r[at] for r in self.rows(p.stdout.decode())[1]]
             self.assertTrue(0 < len(values) <= 7)
             self.assertEqual(values, sorted(values, reverse=key != "name"), key)
