@@ -124,6 +124,7 @@ int cli_follow(struct cli *c, struct cli_follow *f);
 
 /* cli_profile.c */
 #define CLI_PROFILE_KEYS "total, self, hits, avg, min, max, stddev or name"
+#define CLI_TOP_KEYS     "total, self, hits, avg or name"
 bool cli_profile_key(const char *key);
 struct trace_args;
 /** cli_profile_file - show a recording function by function, the largest @a->sort first */
@@ -147,6 +148,7 @@ int cli_record(struct cli *c, int argc, char **argv);
 int cli_report(struct cli *c, int argc, char **argv);
 int cli_export(struct cli *c, int argc, char **argv);
 int cli_profile(struct cli *c, int argc, char **argv);
+int cli_top(struct cli *c, int argc, char **argv);
 int cli_syscalls(struct cli *c, int argc, char **argv);
 int cli_run(struct cli *c, int argc, char **argv);
 int cli_completion(struct cli *c, int argc, char **argv);

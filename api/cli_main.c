@@ -41,12 +41,16 @@ static int cli_help(struct cli *c, int argc, char **argv);
 static const struct cli_verb verbs[] = {
 	{ "ls", "", "what can be traced on this host",
 	  "Guests that are attached, and libvirt's domains and other QEMU processes with whether they\n"
-	  "can be, and why not.\n",
+	  "can be, and why not.\n"
+	  "\n  hvftrace ls\n"
+	  "  hvftrace --json ls | jq -r '.items[].name'\n",
 	  cli_ls },
 	{ "doctor", "[G|TARGET]", "what works on this host, and on a guest, and why not",
 	  "Looks at KVM, QEMU, libvirt, permissions and the daemon, and with a guest, attached or not, at its\n"
 	  "kernel: options, call sites, types, tracers. Changes nothing in it. Exit status 1: the guest\n"
-	  "cannot be traced.\n",
+	  "cannot be traced.\n"
+	  "\n  hvftrace doctor\n"
+	  "  hvftrace doctor libvirt:qemu:///system/web1\n",
 	  cli_doctor },
 	{ "run", "--kernel K [OPTION]...", "start a guest, and attach it",
 	  "  --kernel FILE   bzImage of the guest, or vmlinux for KVM\n"
@@ -74,14 +78,17 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace attach libvirt:qemu:///system/web1"
 	  "\n  hvftrace attach qemu:/run/vm/web1.qmp --name web1\n",
 	  cli_attach },
-	{ "info", "G", "what is known about a guest", "", cli_info },
+	{ "info", "G", "what is known about a guest",
+	  "  hvftrace info web1\n"
+	  "  hvftrace --json info web1 | jq .windows\n",
+	  cli_info },
 	{ "functions", "G|FILE [GLOB]...",
 	  "functions that can be traced, of a guest or of a kernel file",
 	  "  GLOB            only what it matches, as -l of trace: also :mod:NAME\n"
 	  "  FILE            a vmlinux, a module or an object; needs no daemon\n"
 	  "\n  hvftrace functions web1 'vfs_*' 'tcp_*' :mod:virtio_net\n",
 	  cli_functions },
-	{ "modules", "G", "modules loaded in a guest", "", cli_modules },
+	{ "modules", "G", "modules loaded in a guest", "  hvftrace modules web1\n", cli_modules },
 	{ "trace", "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]...",
 	  "show function calls as they happen",
 	  TRACE_OPTIONS
@@ -128,7 +135,9 @@ static const struct cli_verb verbs[] = {
 	  "show a recording; needs no daemon",
 	  "  --format WHAT   text (ftrace's layout, strace's of system calls; default), json (a line\n"
 	  "                  each), folded: time by stack, for flame graphs; initcalls: of a guest traced\n"
-	  "                  from boot, as the kernel's initcall_debug; falco, ocsf: of system calls\n" LAYOUT_OPTION,
+	  "                  from boot, as the kernel's initcall_debug; falco, ocsf: of system calls\n" LAYOUT_OPTION
+	  "\n  hvftrace report web1.hvft -O funcgraph-proc\n"
+	  "  hvftrace report web1.hvft --format folded | flamegraph.pl >web1.svg\n",
 	  cli_report },
 	{ "export", "FILE|TRACE -f FORMAT [-o OUT]",
 	  "a recording or a trace in another tool's format",
@@ -152,8 +161,21 @@ static const struct cli_verb verbs[] = {
 	  "\n  hvftrace profile web1 -l 'vfs_*' --duration 5s\n"
 	  "  hvftrace profile web1 -g vfs_read --no-sleep-time --no-irqs --sort self\n",
 	  cli_profile },
+	{ "top",
+	  "G [-p TRACER] [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",
+	  "a guest's functions while they are called, the costliest first",
+	  "  --sort KEY      " CLI_TOP_KEYS "; on a terminal the keys t, s, h, a and n change it\n"
+	  "  --interval TIME how often, 1s if not given\n"
+	  "  --iterations N  show so many and end; 0 for no end. Without a terminal 1 if not given\n"
+	  "  --lines N       so many functions; as fit on the terminal if not given\n"
+	  "  --no-graph-time every time without that of callees which are traced\n"
+	  "\nas trace:\n" FILTER_OPTIONS GRAPH_OPTIONS "\n  hvftrace top web1 -l 'vfs_*'\n"
+	  "  hvftrace --json top web1 -l 'tcp_*' --interval 10s --iterations 0 --sort hits >tcp.json\n",
+	  cli_top },
 	{ "detach", "G [--force]", "put everything back and let go of a guest, which runs on",
-	  "  --force         also while somebody traces it\n", cli_detach },
+	  "  --force         also while somebody traces it\n"
+	  "\n  hvftrace detach web1\n",
+	  cli_detach },
 	{ "events", "[-f]", "what happened to the daemon, its guests and traces",
 	  "  -f, --follow    and what happens, until Ctrl-C or the daemon stops\n"
 	  "\n  hvftrace --json events -f | jq -c 'select(.type == \"records_lost\")'\n",
@@ -172,7 +194,9 @@ static const struct cli_verb verbs[] = {
 	  cli_token },
 	{ "completion", "bash|zsh|fish",
 	  "a script for your shell: commands, options, guests, functions",
-	  "  eval \"$(hvftrace completion bash)\"\n", cli_completion },
+	  "  eval \"$(hvftrace completion bash)\"\n"
+	  "\n  hvftrace completion fish >~/.config/fish/completions/hvftrace.fish\n",
+	  cli_completion },
 	{ "help", "[COMMAND]", "this, or more about a command", "", cli_help },
 };
 /* clang-format on */

@@ -237,6 +237,16 @@ static int take_request_option(const char *verb, int opt, struct trace_args *a)
 	}
 }
 
+static int set_count(const char *verb, const char *option, u32 *ret)
+{
+	long n;
+
+	if (!whole_number(optarg, &n) || n > INT32_MAX)
+		return cli_usage(verb, "%s takes a number, not \"%s\"", option, optarg);
+	*ret = (u32)n;
+	return -1;
+}
+
 int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args *a)
 {
 	int r = take_request_option(verb, opt, a);
@@ -275,6 +285,18 @@ int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args 
 			       ? -1
 			       : cli_usage(verb, "--max-age takes 30s, 10m or 24h, not \"%s\"",
 					   optarg);
+	case OPT_INTERVAL:
+		return cli_duration(optarg, &a->interval_ns) && a->interval_ns >= 10 * NSEC_PER_MSEC
+			       ? -1
+			       : cli_usage(
+					 verb,
+					 "--interval takes 1s or 200ms, 10ms at least, not \"%s\"",
+					 optarg);
+	case OPT_ITERATIONS:
+		a->iterations_given = true;
+		return set_count(verb, "--iterations", &a->iterations);
+	case OPT_LINES:
+		return set_count(verb, "--lines", &a->lines);
 	case OPT_NO_GRAPH_TIME:
 		a->no_graph_time = true;
 		return -1;

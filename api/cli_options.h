@@ -20,6 +20,9 @@ struct trace_args {
 	const char *output; /* FILE, or NULL */
 	const char *sort; /* of profile */
 	bool no_graph_time; /* the same */
+	u64 interval_ns; /* of top, as the next */
+	bool iterations_given;
+	u32 iterations, lines; /* 0: no end; as many as there is room for */
 	u64 duration_ns;
 	bool release; /* the guest is held: let it go once the trace runs */
 	struct buf layout; /* -O: names with commas between */
@@ -55,6 +58,9 @@ enum {
 	OPT_FUNC_STACK,
 	OPT_STACK_DEPTH,
 	OPT_NO_GRAPH_TIME,
+	OPT_INTERVAL,
+	OPT_ITERATIONS,
+	OPT_LINES,
 };
 
 /* Which system calls: of syscalls and of record -p syscalls. */
@@ -116,6 +122,9 @@ int cli_layout_option(const char *verb, const char *name, struct out_layout_opts
 
 /** cli_trace_args - as the verbs trace and, with @a->output, record. Return: exit status. */
 int cli_trace_args(struct cli *c, const struct trace_args *a);
+
+/** cli_trace_into - trace @a->guest, as a recording into @fd. Return: exit status. */
+int cli_trace_into(struct cli *c, const struct trace_args *a, int fd);
 
 /** trace_args_blame - say in a refusal where the glob that matches nothing came from */
 void trace_args_blame(const struct trace_args *a, const struct cli_reply *refusal);

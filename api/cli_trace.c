@@ -338,6 +338,12 @@ int cli_trace_args(struct cli *c, const struct trace_args *a)
 	return follow(c, a, STDOUT_FILENO, accept_of(c, a));
 }
 
+int cli_trace_into(struct cli *c, const struct trace_args *a, int fd)
+{
+	hold_signals();
+	return follow(c, a, fd, "application/vnd.hvftrace.recording");
+}
+
 /* Trace @a->guest into a file without a name, and show that by @show. */
 static int through_file(struct cli *c, const struct trace_args *a,
 			int (*show)(struct cli *c, const char *path, const struct trace_args *a))

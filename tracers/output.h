@@ -9,6 +9,8 @@
 #include "base/err.h"
 #include "tracers/trace.h"
 
+#include <stdio.h>
+
 /* Who knows names: a live trace, or the tables of a recording. false: unknown. */
 struct output_names {
 	bool (*sym)(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret);
@@ -184,6 +186,8 @@ void rec_writer_end(struct rec_writer *w, struct buf *out, const struct output_m
 
 struct rec_reader;
 must_check int rec_reader_open(const char *path, struct rec_reader **ret, struct err *err);
+/** rec_reader_open_file - the same of what is open, a pipe for example; @file is the reader's, also on failure */
+must_check int rec_reader_open_file(FILE *file, struct rec_reader **ret, struct err *err);
 must_check int rec_reader_open_mem(const void *data, size_t len, struct rec_reader **ret,
 				   struct err *err);
 void rec_reader_close(struct rec_reader *r);

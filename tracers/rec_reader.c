@@ -561,6 +561,11 @@ int rec_reader_open(const char *path, struct rec_reader **ret, struct err *err)
 	return reader_open(file, cursor_init(NULL, 0), ret, err);
 }
 
+int rec_reader_open_file(FILE *file, struct rec_reader **ret, struct err *err)
+{
+	return reader_open(file, cursor_init(NULL, 0), ret, err);
+}
+
 int rec_reader_open_mem(const void *data, size_t len, struct rec_reader **ret, struct err *err)
 {
 	return reader_open(NULL, cursor_init(data, len), ret, err);

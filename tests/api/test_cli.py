@@ -3,13 +3,14 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import stat
 import subprocess
 import unittest
 
-from harness import SLOW, CliCase, until
+from harness import SLOW, TOP, CliCase, until
 
 LS_HEAD = ["NAME", "ACCEL", "VCPUS", "KERNEL", "FUNCTIONS", "STATE", "TARGET"]
 LEFT_ALONE = ("{} left alone: in use by the guest's own tracing, disabled by its kernel, or not safe to "
@@ -30,6 +31,40 @@ class Usage(CliCase):
             self.assertEqual(self.out(verb, "--help"), self.out("help", verb))
         self.assertEqual(self.out("--help"), text)
         self.assertRegex(self.out("--version"), r"^hvftrace \d+\.\d+\.\d+\n$")
+
+    def test_every_command_is_described_with_an_example(self):
+        """In its own help, in the manual's list and among the manual's examples."""
+        verbs = re.findall(r"^  ([a-z]+)  ", self.out("help"), re.M)
+        self.assertGreater(len(verbs), 18)
+        manual = (TOP / "docs/man/hvftrace.1.scd").read_text()
+        examples = manual.split("# EXAMPLES")[1]
+        for verb in verbs:
+            self.assertRegex(manual, rf"(?m)^\*{verb}\*", verb)
+            run = rf"(?m)^(.*\s)?hvftrace (-\S+ |\S+:\S+ )*{verb}\b"
+            self.assertRegex(examples, run, verb)
+            if verb != "help":
+                self.assertRegex(self.out("help", verb).split("\n\n", 1)[1], run.replace("^", "^ +"), verb)
+
+    def test_json_of_every_command_that_answers(self):
+        self.d.attach()
+        t = self.d.trace()
+        self.d.until_more(t)
+        path = self.d.dir / "r"
+        self.run_ok("events")
+        for args in (["ls"], ["doctor"], ["info", "g"], ["functions", "g", "vfs_*"], ["modules", "g"],
+                     ["events"], ["mark", t, "x"], ["detach", "g", "--force"],
+                     ["attach", "qemu:/fake", "--name", "g"],
+                     ["trace", "g", "--duration", "200ms"], ["record", "g", "-p", "function_graph",
+                                                             "--duration", "200ms", "-o", path],
+                     ["report", path], ["profile", path], ["top", "g", "--interval", "200ms"],
+                     ["syscalls", "g", "--duration", "100ms"]):
+            p = self.run_ok("--json", *args)
+            try:
+                docs = [json.loads(p.stdout or b"{}")]
+            except json.JSONDecodeError:  # one a line
+                docs = [json.loads(x) for x in p.stdout.splitlines()]
+            for doc in docs:
+                self.assertIsInstance(doc, dict, args)
 
     def test_wrong_usage(self):
         for args, words in (([], ["which command?"]), (["atach"], ['did you mean "attach"?']),

@@ -2,15 +2,18 @@
 """What a user can get wrong: each a problem document with a stable code, one line from the command,
 and nothing changed in the guest."""
 
+import contextlib
 import os
+import pathlib
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
 
 from daemon import Daemon, problem
 from guest import Guest, Skip, wait_for
-from testlib import main
+from testlib import LONG, main
 from truth import Truth
 
 NOBODY = 65534
@@ -80,6 +83,11 @@ def test_socket_that_is_no_qmp():
 def test_firmware():
     """QEMU without a kernel stays in its firmware."""
     with Guest(None, mem=128, extra=["-boot", "menu=on"]) as g, Daemon() as d:
+        attach_fails(d, g.target, 409, "guest.not_booted")
+        attach_fails(d, f"pid:{g.pid}", 422, "target.tcg_needs_qmp")
+        g.qmp.hmp(f"gdbserver unix:{g.dir}/debugger,server=on,wait=off")  # somebody debugs it
+        attach_fails(d, g.target, 409, "target.gdbstub_busy")
+        g.qmp.hmp("gdbserver none")
         attach_fails(d, g.target, 409, "guest.not_booted")
         assert g.status() == "running"
 
@@ -169,6 +177,64 @@ def test_filters_and_second_attach():
         truth.assert_untouched([], quiet=True)
         g.assert_alive()
         g.assert_no_warnings()
+        check_kernels_that_cannot(g, d, truth)  # which it warns of
+        g.assert_alive()
+
+
+def poke(g, truth, name, data):
+    """Writes into a variable of the guest's kernel. Returns what was there."""
+    at = truth.walk(g.symbols(name)[name][0])["phys"]
+    old = g.read_phys(at, len(data))
+    for fd in pathlib.Path(f"/proc/{g.pid}/fd").iterdir():
+        if "/memfd:" in os.readlink(fd) and fd.stat().st_size >= at:
+            with open(fd, "r+b", buffering=0) as ram:
+                os.pwrite(ram.fileno(), data, at)
+            return old
+    raise Skip("QEMU's memory is no memfd")
+
+
+@contextlib.contextmanager
+def poked(g, truth, name, data):
+    old = poke(g, truth, name, data)
+    try:
+        yield
+    finally:
+        poke(g, truth, name, old)
+
+
+def check_kernels_that_cannot(g, d, truth):
+    """Each is refused before anything is changed, or all that was is put back."""
+    def refused(status, code):
+        problem(d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_read"]}),
+                status, code)
+
+    d.attach(g, "g")
+    # somebody in the guest changes its text, and does not come to an end with it
+    with poked(g, truth, "ftrace_lock", struct.pack("<Q", g.symbols("init_task")["init_task"][0])):
+        refused(409, "guest.text_busy")
+    # it has 4 MiB, it thinks: it lends no more
+    with poked(g, truth, "_totalram_pages", struct.pack("<Q", 1024)):
+        refused(507, "guest.alloc_failed")
+    d.delete("/v1/guests/g")
+    truth.assert_untouched([], quiet=True)
+    # a note so long that its page has no room for the gate's mailbox
+    with poked(g, truth, "vmcoreinfo_size", struct.pack("<Q", 4000)):
+        d.attach(g, "g")
+        refused(422, "guest.no_room")
+        d.delete("/v1/guests/g")
+    truth.assert_untouched([], quiet=True)
+
+
+def test_a_kernel_that_hangs():
+    if not LONG:
+        raise Skip("the gate is waited for a while; HVF_LONG=1 asks for it")
+    with Guest("cloud-6.1", append="panic=0") as g, Daemon() as d:
+        d.attach(g, "g")
+        g.channel.sendall(b"last 60 echo c > /proc/sysrq-trigger\n")
+        console = pathlib.Path(g.console_path)
+        wait_for("it has panicked", lambda: b"Kernel panic" in console.read_bytes())
+        problem(d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_read"]}), 504,
+                "guest.gate_timeout")
 
 
 def test_no_permission():

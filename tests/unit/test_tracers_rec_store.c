@@ -456,6 +456,7 @@ static void damage_is_found(void **state)
 static void not_a_recording(void **state)
 {
 	const struct rec_store_opts opts = { 0 };
+	struct err err = { 0 };
 	struct rec_store *s;
 
 	(void)state;
@@ -464,7 +465,8 @@ static void not_a_recording(void **state)
 	assert_int_equal(rec_store_add(s, "", 0), -EBADMSG);
 	rec_store_destroy(s);
 	fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
-	assert_int_equal(rec_store_create(fd, &opts, &s, NULL), -ENOSPC);
+	assert_int_equal(rec_store_create(fd, &opts, &s, &err), -ENOSPC);
+	assert_int_equal(err.code, ERR_IO);
 }
 
 int main(void)

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -317,6 +318,28 @@ static void copied_while_it_grows(void **state)
 	store_destroy(s);
 }
 
+/* A host that has no room for what is asked for. Sanitizers take terabytes of addresses for themselves. */
+static void more_than_the_host_has(void **state)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	(void)state;
+	skip();
+#else
+	struct rlimit was, low = { .rlim_cur = 1ul << 30 };
+	struct err err = { 0 };
+	struct store *s;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_AS, &was), 0);
+	low.rlim_max = was.rlim_max;
+	assert_int_equal(setrlimit(RLIMIT_AS, &low), 0);
+	assert_int_equal(store_create(STORE_MAX_RECORDS, 0, false, &s, &err), -ENOMEM);
+	assert_int_equal(err.code, ERR_NO_MEMORY);
+	assert_int_equal(err_code_status(err.code), 503);
+	assert_int_equal(setrlimit(RLIMIT_AS, &was), 0);
+#endif
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -324,6 +347,7 @@ int main(void)
 		cmocka_unit_test(names_are_given_up_with_their_records),
 		cmocka_unit_test(too_many_names_are_counted),
 		cmocka_unit_test(refuses_silly_sizes),
+		cmocka_unit_test(more_than_the_host_has),
 		cmocka_unit_test(readers_see_each_record_once),
 		cmocka_unit_test(copied_while_it_grows),
 	};

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Whose process is it? What vmm/proc.c says of sockets and command lines. */
 #include "vmm/proc.h"
+#include "vmm/vm_ops.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -103,12 +108,51 @@ static void files_and_signals(void **state)
 	assert_false(proc_blocks_signal(getpid(), SIGRTMIN));
 }
 
+/* In a world of its own: who holds /dev/sev there has a guest whose memory is kept from us. 77: not allowed */
+static int with_sev(void)
+{
+	struct vm vm = { .pid = getpid() };
+	struct err err = { 0 };
+	int fd;
+
+	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		return 77;
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("none", "/dev", "tmpfs", 0, NULL))
+		return 77;
+	if (vm_check_confidential(&vm, &err))
+		return 1;
+	fd = open("/dev/sev", O_RDWR | O_CREAT, 0600);
+	if (fd < 0 || vm_check_confidential(&vm, &err) != -EACCES)
+		return 2;
+	if (err.code != ERR_TARGET_SEALED || !strstr(err.msg, "AMD SEV"))
+		return 3;
+	close(fd);
+	return vm_check_confidential(&vm, &err) ? 4 : 0;
+}
+
+static void a_guest_that_is_kept_from_its_host(void **state)
+{
+	int status;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0)
+		_exit(with_sev());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	if (WEXITSTATUS(status) == 77)
+		skip();
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(other_end_of_a_socket),
 		cmocka_unit_test(words_of_a_command_line),
 		cmocka_unit_test(files_and_signals),
+		cmocka_unit_test(a_guest_that_is_kept_from_its_host),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
