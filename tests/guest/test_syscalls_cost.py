@@ -36,7 +36,7 @@ ROUNDS = 3
 WORK = "getppid", "write", "open"
 TRACING = "/sys/kernel/tracing"
 QUIET_S = 0.1
-MEMORY_TOO = 1.75  # of what the events cost, which have nothing that arguments point to
+MEMORY_TOO = 1.5  # of what the events cost, which have nothing that arguments point to
 
 
 def ran_ns(task):
