@@ -39,7 +39,7 @@ static void start_vmm(void)
 	int ready[2];
 	char byte = 0;
 
-	assert_int_equal(pipe(ready), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	ram = mmap(NULL, RAM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(ram != MAP_FAILED);
 	for (u64 i = 0; i < RAM; i++)
