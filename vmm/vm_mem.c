@@ -23,7 +23,9 @@
 
 /* From here on one process_vm_readv() is cheaper than /proc/PID/mem, which copies twice. */
 #define READV_MIN 4096
-#define IOV_BATCH 512
+/* Text that is written at once. */
+#define TEXT_RUNS  128
+#define TEXT_BYTES (256u << 10)
 
 void vm_mem_copy(void *dst, const void *src, size_t len)
 {
@@ -353,46 +355,122 @@ int vm_write_phys(struct vm *vm, gpa_t addr, const void *buf, size_t len, struct
 }
 
 /*
- * One system call for many pieces. The pid cannot be another process's by now: the window holds
- * threads of this one under ptrace, and what a tracer has not waited for is not recycled.
+ * Many pieces with two system calls. Those of pages side by side are one run: it costs less than its pieces would, of
+ * which there are a dozen on each page when everything is armed. What lies between them is read first and written
+ * back as it was: code, which nobody changes while the window is open. The pid cannot be another process's by
+ * now: the window holds threads of this one under ptrace, and what a tracer has not waited for is not recycled.
  */
-static int write_batch(const struct vm *vm, const struct vm_phys_text *text, size_t n)
-{
-	struct iovec local[IOV_BATCH] = { 0 };
-	struct iovec remote[IOV_BATCH] = { 0 };
-	ssize_t want = 0;
-	size_t i;
+struct text_batch {
+	u8 *bytes; /* TEXT_BYTES */
+	struct iovec local[TEXT_RUNS], remote[TEXT_RUNS];
+	size_t end[TEXT_RUNS]; /* behind a run's last piece */
+	size_t n;
+	size_t len; /* of all runs */
+	bool gaps; /* there is something between pieces */
+};
 
-	for (i = 0; i < n; i++) {
+/* Pieces from @i on, each behind the one before, on its page or the next, within @len bytes. */
+static size_t run_of(const struct vm_phys_text *text, size_t n, size_t i, u64 len)
+{
+	size_t k = i + 1;
+
+	for (; k < n; k++) {
+		u64 before = text[k - 1].gpa + text[k - 1].len;
+
+		if (text[k].gpa < before ||
+		    (text[k].gpa & PAGE_MASK) > ((before - 1) & PAGE_MASK) + PAGE_SIZE ||
+		    text[k].gpa + text[k].len - text[i].gpa > len)
+			break;
+	}
+	return k;
+}
+
+static int plan_batch(const struct vm *vm, const struct vm_phys_text *text, size_t n,
+		      struct text_batch *b)
+{
+	size_t i = 0;
+
+	b->n = b->len = 0;
+	b->gaps = false;
+	while (i < n && b->n < TEXT_RUNS && TEXT_BYTES - b->len >= PAGE_SIZE) {
 		const struct ram_region *r = vm_mem_find(vm, text[i].gpa);
+		u64 off = r ? text[i].gpa - r->ram.base.v : 0, len;
+		size_t end;
 
 		if (!r)
 			return -EFAULT;
-		local[i].iov_base = (void *)(uintptr_t)text[i].bytes; /* only read from */
-		local[i].iov_len = text[i].len;
-		remote[i].iov_base = (void *)(uintptr_t)(r->hva + (text[i].gpa - r->ram.base.v));
-		remote[i].iov_len = text[i].len;
-		want += text[i].len;
-	}
-	if (process_vm_writev(vm->pid, local, n, remote, n, 0) == want)
-		return 0;
-	for (i = 0; i < n; i++) {
-		int rc = vm_mem_write_hva(vm, (u64)(uintptr_t)remote[i].iov_base, text[i].bytes,
-					  text[i].len);
-
-		if (rc < 0)
-			return rc;
+		end = run_of(text, n, i, MIN(TEXT_BYTES - b->len, r->ram.len_bytes - off));
+		len = text[end - 1].gpa + text[end - 1].len - text[i].gpa;
+		b->remote[b->n] = (struct iovec){ (void *)(uintptr_t)(r->hva + off), len };
+		b->local[b->n] = (struct iovec){ b->bytes + b->len, len };
+		b->len += len;
+		b->gaps |= end > i + 1;
+		b->end[b->n++] = i = end;
 	}
 	return 0;
 }
 
+/* @done_ret: how many of the pieces were written */
+static int write_batch(const struct vm *vm, const struct vm_phys_text *text, size_t n,
+		       struct text_batch *b, size_t *done_ret)
+{
+	int rc = plan_batch(vm, text, n, b);
+	size_t i = 0;
+
+	*done_ret = b->n ? b->end[b->n - 1] : 0;
+	if (rc)
+		return rc;
+	if (!b->gaps ||
+	    process_vm_readv(vm->pid, b->local, b->n, b->remote, b->n, 0) == (ssize_t)b->len) {
+		for (size_t k = 0; k < b->n; k++) {
+			u64 first = text[i].gpa;
+
+			for (; i < b->end[k]; i++)
+				memcpy((u8 *)b->local[k].iov_base + (text[i].gpa - first),
+				       text[i].bytes, text[i].len);
+		}
+		if (process_vm_writev(vm->pid, b->local, b->n, b->remote, b->n, 0) ==
+		    (ssize_t)b->len)
+			return 0;
+	}
+	for (i = 0; !rc && i < *done_ret; i++) {
+		const struct ram_region *r = vm_mem_find(vm, text[i].gpa);
+
+		rc = r ? vm_mem_write_hva(vm, r->hva + (text[i].gpa - r->ram.base.v), text[i].bytes,
+					  text[i].len)
+		       : -EFAULT;
+	}
+	return rc;
+}
+
+static inline void cleanup_batchp(struct text_batch **b)
+{
+	if (*b)
+		free((*b)->bytes);
+	free(*b);
+}
+
+static struct text_batch *new_batch(void)
+{
+	struct text_batch *b = malloc(sizeof(*b));
+
+	if (b)
+		b->bytes = malloc(TEXT_BYTES);
+	if (b && !b->bytes) {
+		free(b);
+		return NULL;
+	}
+	return b;
+}
+
 int vm_mem_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err)
 {
+	_cleanup_(cleanup_batchp) struct text_batch *b = NULL;
 	size_t i = 0;
 
 	while (i < n) {
 		const struct ram_region *r = vm_mem_find(vm, text[i].gpa);
-		size_t batch = 0;
+		size_t done = 0;
 		int rc;
 
 		if (!r)
@@ -402,15 +480,17 @@ int vm_mem_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, 
 			i++;
 			continue;
 		}
-		batch = MIN(n - i, (size_t)IOV_BATCH);
-		rc = write_batch(vm, text + i, batch);
+		b = b ? b : new_batch();
+		if (!b)
+			return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to write text");
+		rc = write_batch(vm, text + i, n - i, b, &done);
 		if (rc == -ESRCH)
 			return vm_gone(vm, err);
 		if (rc < 0)
 			return err_set(err, -EPERM, ERR_GUEST_MEMORY, text[i].gpa,
 				       "cannot write guest text at physical 0x%llx",
 				       (unsigned long long)text[i].gpa);
-		i += batch;
+		i += done;
 	}
 	return 0;
 }
