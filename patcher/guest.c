@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/baseline.h"
@@ -13,6 +14,7 @@
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/interlock.h"
+#include "patcher/left.h"
 #include "patcher/remains.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
@@ -114,8 +116,10 @@ int guest_check_alive(struct guest *g, struct err *err)
 	bool same;
 	int rc;
 
-	if (vm_state(g->vm) == VM_GONE)
+	if (vm_state(g->vm) == VM_GONE) {
+		left_note_if_saved(g);
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
+	}
 	same = guest_same_kernel(g);
 	if (same && !g->restored && remains_agent_stays(g))
 		return 0;
@@ -201,7 +205,9 @@ static int start_journal(struct guest *g, struct err *err)
 	id.root = loc->root.v;
 	id.boot_id = g->boot_id;
 	id.levels = (u32)loc->levels;
-	return journal_set_ident(g->journal, &id, err);
+	rc = journal_set_ident(g->journal, &id, err);
+	fault_point("attach.journal");
+	return rc;
 }
 
 static void forget_baseline(struct guest *g)
@@ -256,6 +262,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
 	pthread_mutex_init(&g->lock, NULL);
 	snprintf(g->target, sizeof(g->target), "%s", target);
+	snprintf(g->state_dir, sizeof(g->state_dir), "%s", opts->state_dir);
 	g->window_limit_ns = opts->window_limit_ns ? opts->window_limit_ns : GUEST_WINDOW_LIMIT_NS;
 	g->ring_bytes = opts->ring_bytes ? opts->ring_bytes : GUEST_RING_BYTES;
 	rc = vm_attach(target, &g->vm, err);
@@ -293,6 +300,7 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 		return rc;
 	r->memory_freed = had_agent;
 	r->verified = baseline_verify(g) && !journal_outstanding(g->journal);
+	fault_point("detach.verified");
 	if (!r->verified)
 		return err_set(
 			err, -EIO, ERR_GUEST_CHANGED, 0,
@@ -351,46 +359,6 @@ int guest_release(struct guest *g, struct err *err)
 		rc = vm_release(g->vm, err);
 	guest_unlock(g);
 	return rc;
-}
-
-void guest_info(struct guest *g, struct guest_info *ret)
-{
-	static const char *const states[] = {
-		[VM_RUNNING] = "running", [VM_STOPPED] = "stopped", [VM_GONE] = "gone"
-	};
-	const struct kernel_location *loc;
-
-	memset(ret, 0, sizeof(*ret));
-	guest_lock(g);
-	loc = kernel_location(g->k);
-	snprintf(ret->target, sizeof(ret->target), "%s", g->target);
-	snprintf(ret->release, sizeof(ret->release), "%s", kernel_release(g->k));
-	snprintf(ret->banner, sizeof(ret->banner), "%s", loc->banner);
-	snprintf(ret->build_id, sizeof(ret->build_id), "%s", kernel_build_id(g->k));
-	ret->accel = vm_accel(g->vm) == VM_ACCEL_TCG ? "tcg" : "kvm";
-	ret->state = vm_held(g->vm) ? "held" : states[vm_state(g->vm)];
-	ret->vmm_pid = vm_pid(g->vm);
-	ret->vcpus = vm_vcpu_count(g->vm);
-	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
-		ret->ram_bytes += vm_ram(g->vm, i)->len_bytes;
-	ret->kaslr_offset = loc->kaslr_offset;
-	ret->paging_levels = loc->levels;
-	ret->n_symbols = kernel_sym_count(g->k);
-	ret->n_functions = kernel_site_count(g->k);
-	ret->n_modules = kernel_module_count(g->k);
-	for (size_t i = 0; i < ret->n_functions; i++) {
-		ret->n_traceable += kernel_sites(g->k)[i].state == SITE_OK;
-		ret->n_in_use += kernel_sites(g->k)[i].state == SITE_IN_USE;
-	}
-	ret->n_armed = g->n_armed;
-	ret->find_ns = g->find_ns;
-	ret->lend_ns = g->lend_ns;
-	ret->agent_loaded = g->agent.loaded;
-	ret->agent_text = g->agent.text;
-	ret->agent_data = g->agent.data;
-	ret->agent_bytes = g->agent.text_bytes + g->agent.data_bytes;
-	vm_windows(g->vm, &ret->windows);
-	guest_unlock(g);
 }
 
 int guest_renew(struct guest *g, struct err *err)

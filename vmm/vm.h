@@ -89,6 +89,9 @@ u64 vm_pid_start_time(const struct vm *vm); /* /proc/PID/stat field 22; with the
 enum vm_accel vm_accel(const struct vm *vm);
 u32 vm_vcpu_count(const struct vm *vm); /* 0 when not known */
 
+/** vm_alive - does the VMM's process still exist? Context: any thread, at any time; nobody is asked. */
+bool vm_alive(const struct vm *vm);
+
 /** vm_state - what the guest does now; asks the VMM, or /proc for pid: targets */
 enum vm_state vm_state(struct vm *vm);
 
@@ -98,6 +101,9 @@ enum vm_state vm_state(struct vm *vm);
  * What we write then may miss the copy. Asks the VMM; false where it cannot be asked. Context: no window open.
  */
 bool vm_leaves(struct vm *vm);
+
+/** vm_was_saved - has the VMM ended after it saved the guest's memory, from which that may run on? */
+bool vm_was_saved(struct vm *vm);
 
 /**
  * vm_more_ram - ask the VMM again which RAM there is; by itself this is done for an address outside of what is known
