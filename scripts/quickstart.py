@@ -97,7 +97,8 @@ The guest and the daemon stay up. Go on in a browser:
 
   {d.url()}/#/g/quickstart
 
-or with:
+There "vfs_*" under Functions, "Start trace", then "Flame graph" shows where the guest's time goes.
+Or with:
 
   {cli} ls
   {cli} functions quickstart 'tcp_*'
@@ -118,7 +119,7 @@ def main():
     a = p.parse_args()
     if a.stop:
         return stop()
-    if a.keep:
+    if a.keep and STATE.exists():
         stop()
     os.environ.setdefault("HVF_BUILD", str(TOP / "build/release"))
     guest = Guest(a.kernel, linger=a.keep)

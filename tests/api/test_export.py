@@ -414,6 +414,20 @@ class Api(DaemonCase):
             self.assertEqual(self.get_export(t, name, "HEAD").status, 200)
         self.assertEqual(self.get_export(t, "chrome").body["hvftrace"]["records"], total)
 
+    @needs("trace-cmd")
+    def test_every_function_has_its_name_in_trace_cmd(self):
+        """The highest, too, though a reader takes the last symbol of a file for the end of all."""
+        self.d.attach()
+        t = self.d.trace(tracer="function_graph", filter=["vfs_fn_00?"])
+        self.d.until_more(t, 60)
+        self.d.good("POST", f"/v1/traces/{t}/stop")
+        path = self.d.dir / "trace.dat"
+        for name in ("trace.dat", "trace.dat.v7"):
+            path.write_bytes(self.get_export(t, name).text)
+            out = run("trace-cmd", "report", path).stdout.decode()
+            self.assertGreater(out.count("vfs_fn_008"), 5)
+            self.assertNotIn("ffffffff8", out)
+
     def test_a_running_trace_goes_on(self):
         self.d.attach()
         t = self.d.trace(tracer="function_graph", filter=["vfs_*"])

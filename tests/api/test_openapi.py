@@ -143,6 +143,32 @@ class Answers(DaemonCase):
                     self.assertEqual(r.status, 200, r.text)
         self.assertGreater(n, 0)
 
+    def examples(self, node, at=()):
+        """(place, example) of all that the document has."""
+        for key, value in node.items() if isinstance(node, dict) else enumerate(node) \
+                if isinstance(node, list) else ():
+            if key in ("example", "examples") and at[-1:] != ("properties",):
+                yield at, value
+            yield from self.examples(value, (*at, key))
+
+    def test_examples_that_are_left(self):
+        """Every example is executed: those of bodies and parameters above, the others here, and no other is."""
+        done = 0
+        self.d.attach("fake", "web1")
+        t = self.d.trace("web1", tracer="function_graph")
+        for at, example in self.examples(self.doc):
+            if at[2:] == ("parameters", 0) and at[0] == "paths":  # of the path itself
+                name = self.doc["paths"][at[1]]["parameters"][0]["name"]
+                self.assertEqual(self.d.request("GET", at[1].replace(f"{{{name}}}", example)).status, 200)
+            elif at[-2:] == ("headers", "Content-Disposition"):
+                r = self.d.request("GET", at[1].replace("{t}", t) + "?format=chrome")
+                self.assertEqual(r.headers["Content-Disposition"], example)
+            else:
+                self.assertTrue(at[3] == "requestBody" or at[3] == "parameters", at)
+                continue
+            done += 1
+        self.assertEqual(done, 2)
+
     def test_problems(self):
         self.ask("GET", "/v1/guests/none", status=404)
         self.ask("GET", "/v1/guests?x=1", status=400)

@@ -13,7 +13,7 @@ import threading
 
 from daemon import Daemon, problem
 from guest import Guest, Skip, wait_for
-from testlib import LONG, main
+from testlib import main
 from truth import Truth
 
 NOBODY = 65534
@@ -223,18 +223,6 @@ def check_kernels_that_cannot(g, d, truth):
         refused(422, "guest.no_room")
         d.delete("/v1/guests/g")
     truth.assert_untouched([], quiet=True)
-
-
-def test_a_kernel_that_hangs():
-    if not LONG:
-        raise Skip("the gate is waited for a while; HVF_LONG=1 asks for it")
-    with Guest("cloud-6.1", append="panic=0") as g, Daemon() as d:
-        d.attach(g, "g")
-        g.channel.sendall(b"last 60 echo c > /proc/sysrq-trigger\n")
-        console = pathlib.Path(g.console_path)
-        wait_for("it has panicked", lambda: b"Kernel panic" in console.read_bytes())
-        problem(d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_read"]}), 504,
-                "guest.gate_timeout")
 
 
 def test_no_permission():

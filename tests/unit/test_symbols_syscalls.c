@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,6 +165,26 @@ static void names(void **state)
 	assert_null(syscall_handler_name("sys_ni_syscall", NULL));
 }
 
+/* A snapshot goes on with it when the trace is gone, whatever the guest's memory holds by then. */
+static void shared(void **state)
+{
+	struct syscall_table *t, *other;
+	u64 addr;
+	char name[64];
+
+	(void)state;
+	guest_init();
+	t = load();
+	assert_true(syscall_table_count(t) > 0);
+	addr = syscall_table_get(t, 0)->addr;
+	snprintf(name, sizeof(name), "%s", syscall_table_get(t, 0)->name);
+	other = syscall_table_ref(t);
+	syscall_table_destroy(t);
+	assert_non_null(syscall_table_at(other, addr));
+	assert_string_equal(syscall_table_at(other, addr)->name, name);
+	syscall_table_destroy(other);
+}
+
 static void numbers(void **state)
 {
 	const struct syscall_entry *e;
@@ -289,6 +310,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names),
+		cmocka_unit_test(shared),
 		cmocka_unit_test(numbers),
 		cmocka_unit_test(sites),
 		cmocka_unit_test(arguments),

@@ -83,18 +83,34 @@ static char *put_word(char *p, const char *s, size_t len)
 	return p;
 }
 
-/* What begins at each address that was met; what lies inside of a symbol is found by its beginning. */
+static char *put_symbol(char *p, u64 addr, char type)
+{
+	p = fmt_hex(p, addr, 16);
+	*p++ = ' ';
+	*p++ = type && type != '?' ? type : 't';
+	*p++ = ' ';
+	return p;
+}
+
+/*
+ * What begins at each address that was met; what lies inside of a symbol is found by its beginning. A reader
+ * takes the last one for the end of all (libtraceevent 1.7.1 src/event-parse.c func_bcmp()), so there is one.
+ */
 static void add_kallsyms(struct export *x, struct buf *b)
 {
 	size_t at = b->len;
+	u64 end = 0;
 	u32 size;
+	char *p;
 
 	add_u32(b, 0);
 	for (u32 id = 1; id <= syms_count(x->syms); id++) { /* it grows meanwhile */
 		const struct exp_sym *sym = syms_at(x->syms, id);
 		size_t module_len = sym->module ? strlen(sym->module) : 0;
-		char *p;
 
+		end = MAX(end, MAX(sym->addr + 1, sym->start + sym->size_bytes));
+		if (!syms_is_latest(x->syms, id)) /* the file has one name for an address */
+			continue;
 		if (sym->addr != sym->start) {
 			if (!syms_start(x->syms, id))
 				export_fail(x, -ENOMEM);
@@ -103,10 +119,7 @@ static void add_kallsyms(struct export *x, struct buf *b)
 		p = buf_reserve(b, sym->name_len + module_len + 32);
 		if (!p)
 			return;
-		p = fmt_hex(p, sym->addr, 16);
-		*p++ = ' ';
-		*p++ = sym->type && sym->type != '?' ? sym->type : 't';
-		*p++ = ' ';
+		p = put_symbol(p, sym->addr, sym->type);
 		p = put_word(p, sym->name, sym->name_len);
 		if (module_len) {
 			p = FMT_LIT(p, "\t[");
@@ -115,6 +128,11 @@ static void add_kallsyms(struct export *x, struct buf *b)
 		*p++ = '\n';
 		b->len = (size_t)(p - b->data);
 	}
+	p = buf_reserve(b, 32);
+	if (!p)
+		return;
+	p = FMT_LIT(put_symbol(p, end, 't'), "_end\n");
+	b->len = (size_t)(p - b->data);
 	size = (u32)(b->len - at - sizeof(u32));
 	if (!buf_failed(b))
 		memcpy(b->data + at, &size, sizeof(size));

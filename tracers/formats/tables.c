@@ -214,6 +214,11 @@ u32 syms_start(struct syms *s, u32 id)
 	return start;
 }
 
+bool syms_is_latest(const struct syms *s, u32 id)
+{
+	return s->slot[find_slot(s, s->sym[id].addr)] == id;
+}
+
 u32 syms_count(const struct syms *s)
 {
 	return s->n;

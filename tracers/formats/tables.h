@@ -34,6 +34,8 @@ u32 syms_get(struct syms *s, u64 addr, const struct output_names *names);
 u32 syms_named(struct syms *s, u64 addr, const char *name);
 /** syms_start - as syms_get(), of the beginning of symbol @id */
 u32 syms_start(struct syms *s, u32 id);
+/** syms_is_latest - is @id what its address was last? */
+bool syms_is_latest(const struct syms *s, u32 id);
 u32 syms_count(const struct syms *s); /* the highest number */
 /** syms_at - by number; valid until the next syms_get(); the strings as long as @s */
 const struct exp_sym *syms_at(const struct syms *s, u32 id);
