@@ -152,7 +152,7 @@ class Answers(DaemonCase):
             yield from self.examples(value, (*at, key))
 
     def test_examples_that_are_left(self):
-        """Every example is executed: those of bodies and parameters above, the others here, and no other is."""
+        """Every example is executed: those of bodies and parameters above, the others here; no other is."""
         done = 0
         self.d.attach("fake", "web1")
         t = self.d.trace("web1", tracer="function_graph")
