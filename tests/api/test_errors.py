@@ -7,8 +7,8 @@ import unittest
 from harness import TOP, DaemonCase
 
 
-# What no test brings about: a host that loses the CPU for seconds at one moment of a guest's boot, and a guest
-# that makes no system call for 15 s and does not run its kernel's worker of each second, but lives.
+# What no test brings about: a host that loses the CPU for seconds at one moment of a guest's boot, and a
+# guest that makes no system call for 15 s and does not run its kernel's worker of each second, but lives.
 NO_CAUSE = ("guest.not_held", "guest.gate_timeout")
 
 
