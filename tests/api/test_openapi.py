@@ -139,7 +139,7 @@ class Answers(DaemonCase):
                     self.d.good("POST", f"/v1/traces/{t}/stop")
                     real = path.replace("{g}", f"e{n}").replace("{t}", t)
                     r = self.d.request(method.upper(), f"{real}?{p['name']}={p['example']}",
-                                       headers={"Accept": "*/*, text/plain"})
+                                       headers={"Accept": "text/plain, */*"})
                     self.assertEqual(r.status, 200, r.text)
         self.assertGreater(n, 0)
 
@@ -152,7 +152,7 @@ class Answers(DaemonCase):
             yield from self.examples(value, (*at, key))
 
     def test_examples_that_are_left(self):
-        """Every example is executed: those of bodies and parameters above, the others here; no other is."""
+        """Every example is executed: those of bodies and parameters above, the others here."""
         done = 0
         self.d.attach("fake", "web1")
         t = self.d.trace("web1", tracer="function_graph")
