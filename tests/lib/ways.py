@@ -129,7 +129,8 @@ class SmallWay:
         d.attach(self.g, name)
 
     def open_files(self, n):
-        return int(self.g.do(f"open {n}").split("pid ")[1])
+        # every function traced, each emulated, on a busy host
+        return int(self.g.do(f"open {n}", 300).split("pid ")[1])
 
     def assert_untouched(self):
         after = self.g.kernel_text()
@@ -139,7 +140,7 @@ class SmallWay:
         self.g.assert_given_back()
 
     def assert_alive(self):
-        self.g.do("open 1")
+        self.g.do("open 1", 300)
         self.g.assert_no_warnings()
 
 
