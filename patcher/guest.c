@@ -5,6 +5,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/baseline.h"
@@ -201,7 +202,9 @@ static int start_journal(struct guest *g, struct err *err)
 	id.root = loc->root.v;
 	id.boot_id = g->boot_id;
 	id.levels = (u32)loc->levels;
-	return journal_set_ident(g->journal, &id, err);
+	rc = journal_set_ident(g->journal, &id, err);
+	fault_point("attach.journal");
+	return rc;
 }
 
 static void forget_baseline(struct guest *g)
@@ -293,6 +296,7 @@ static int give_all_back(struct guest *g, struct guest_restore *r, struct err *e
 		return rc;
 	r->memory_freed = had_agent;
 	r->verified = baseline_verify(g) && !journal_outstanding(g->journal);
+	fault_point("detach.verified");
 	if (!r->verified)
 		return err_set(
 			err, -EIO, ERR_GUEST_CHANGED, 0,
