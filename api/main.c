@@ -196,7 +196,8 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 		registry_release_held(server_registry(srv), HELD_AT_MOST_NS);
 		looked += LOOK_S;
 		if (recover_ended(r, srv) && looked % RECOVER_AGAIN_S == 0 &&
-		    (registry_left_behind(server_registry(srv)) || !r->all))
+		    (registry_left_behind(server_registry(srv)) || !r->all ||
+		     guest_any_saved(state_dir)))
 			recover_begin(r);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));

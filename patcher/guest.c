@@ -14,6 +14,7 @@
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/interlock.h"
+#include "patcher/left.h"
 #include "patcher/remains.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
@@ -115,8 +116,10 @@ int guest_check_alive(struct guest *g, struct err *err)
 	bool same;
 	int rc;
 
-	if (vm_state(g->vm) == VM_GONE)
+	if (vm_state(g->vm) == VM_GONE) {
+		left_note_if_saved(g);
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
+	}
 	same = guest_same_kernel(g);
 	if (same && !g->restored && remains_agent_stays(g))
 		return 0;
@@ -259,6 +262,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
 	pthread_mutex_init(&g->lock, NULL);
 	snprintf(g->target, sizeof(g->target), "%s", target);
+	snprintf(g->state_dir, sizeof(g->state_dir), "%s", opts->state_dir);
 	g->window_limit_ns = opts->window_limit_ns ? opts->window_limit_ns : GUEST_WINDOW_LIMIT_NS;
 	g->ring_bytes = opts->ring_bytes ? opts->ring_bytes : GUEST_RING_BYTES;
 	rc = vm_attach(target, &g->vm, err);

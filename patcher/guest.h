@@ -87,6 +87,9 @@ void guest_info(struct guest *g, struct guest_info *ret);
  */
 must_check int guest_recover(const char *state_dir, u32 *n_ret, struct err *err);
 
+/** guest_any_saved - is there a guest that was saved while it was traced, which guest_recover() looks for? */
+bool guest_any_saved(const char *state_dir);
+
 /**
  * guest_check_alive - does the kernel that we attached to still run?
  *

@@ -41,6 +41,8 @@ struct guest_agent {
 struct guest {
 	pthread_mutex_t lock;
 	char target[128];
+	char state_dir[256];
+	bool noted; /* see left.h */
 	u64 window_limit_ns;
 	u32 ring_bytes;
 	struct vm *vm;

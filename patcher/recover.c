@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "patcher/guest.h"
 #include "patcher/journal.h"
+#include "patcher/left.h"
 #include "vmm/proc.h"
 
 #include <errno.h>
@@ -141,6 +142,11 @@ static void recover_all(struct recovery *r)
 		pthread_join(thread[--n], NULL);
 }
 
+bool guest_any_saved(const char *state_dir)
+{
+	return left_any(state_dir);
+}
+
 int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
 {
 	struct recovery r = { .state_dir = state_dir, .err = err };
@@ -152,6 +158,7 @@ int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
 	pthread_mutex_destroy(&r.lock);
 	free(r.file);
 	*n_ret = r.n;
+	left_look(state_dir);
 	if (!rc && r.no_memory)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a list of journals");
 	if (rc)

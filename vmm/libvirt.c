@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <time.h>
 
 #define OPEN_NS  (15 * NSEC_PER_SEC)
 #define DYING_MS 500 /* libvirt tells of a domain's end about when its process ends */
@@ -126,6 +127,17 @@ static enum vm_state libvirt_state(struct vm *vm)
 	return state;
 }
 
+/* The event comes about when the process ends. */
+static bool libvirt_saved(struct vm *vm)
+{
+	const struct libvirt_priv *priv = vm->priv;
+	const struct timespec step = { .tv_nsec = 20 * 1000 * 1000 };
+
+	for (int i = 0; i < DYING_MS / 20 && lv_link_run(priv->link) != LV_RUN_ENDED; i++)
+		nanosleep(&step, NULL);
+	return lv_link_was_saved(priv->link);
+}
+
 const struct vm_ops vm_ops_libvirt = {
 	.name = "libvirt",
 	.attach = libvirt_attach,
@@ -137,5 +149,6 @@ const struct vm_ops vm_ops_libvirt = {
 	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
 	.leaves = qemu_leaves,
+	.saved = libvirt_saved,
 	.list_ram = qemu_list_ram,
 };

@@ -54,6 +54,7 @@ struct lv_link {
 	/* atomic: by events too */
 	int run; /* enum lv_run */
 	bool was_running;
+	bool was_saved;
 	u32 serial;
 };
 
@@ -125,6 +126,7 @@ static int on_lifecycle(struct lv_conn *c, struct lv_dom *d, int event, int deta
 		run = LV_RUN_STOPPED;
 		break;
 	case LV_EVENT_STOPPED:
+		__atomic_store_n(&l->was_saved, detail == LV_STOPPED_SAVED, __ATOMIC_RELEASE);
 		run = LV_RUN_ENDED;
 		break;
 	default:
@@ -538,6 +540,11 @@ enum lv_run lv_link_run(const struct lv_link *l)
 bool lv_link_was_running(const struct lv_link *l)
 {
 	return __atomic_load_n(&l->was_running, __ATOMIC_ACQUIRE);
+}
+
+bool lv_link_was_saved(const struct lv_link *l)
+{
+	return __atomic_load_n(&l->was_saved, __ATOMIC_ACQUIRE);
 }
 
 u32 lv_link_serial(const struct lv_link *l)

@@ -159,6 +159,11 @@ bool vm_leaves(struct vm *vm)
 	return vm->ops->leaves && vm_alive(vm) && vm->ops->leaves(vm);
 }
 
+bool vm_was_saved(struct vm *vm)
+{
+	return vm->ops->saved && vm->ops->saved(vm);
+}
+
 enum vm_state vm_state(struct vm *vm)
 {
 	return vm_alive(vm) ? vm->ops->state(vm) : VM_GONE;

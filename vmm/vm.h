@@ -99,6 +99,9 @@ enum vm_state vm_state(struct vm *vm);
  */
 bool vm_leaves(struct vm *vm);
 
+/** vm_was_saved - has the VMM ended after it saved the guest's memory, from which that may run on? */
+bool vm_was_saved(struct vm *vm);
+
 /**
  * vm_more_ram - ask the VMM again which RAM there is; by itself this is done for an address outside of what is known
  *

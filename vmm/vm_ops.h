@@ -94,6 +94,8 @@ struct vm_ops {
 	int (*vcpu_regs)(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err);
 	/* optional; no window is open */
 	bool (*leaves)(struct vm *vm);
+	/* optional; the process has ended, or is about to */
+	bool (*saved)(struct vm *vm);
 	/* optional; no window is open; vm_mem_add() for each region of RAM that there is now */
 	int (*list_ram)(struct vm *vm, struct err *err);
 };

@@ -98,14 +98,16 @@ class Frozen:
             if not part:
                 return
             buf += part
-            while b"\n" in buf:
-                line, buf = buf.split(b"\n", 1)
-                if line.strip():
-                    request = json.loads(line)
-                    reply = self._answer(request["execute"], request.get("arguments") or {})
-                    if "id" in request:
-                        reply["id"] = request["id"]
-                    client.sendall(json.dumps(reply).encode() + b"\r\n")
+            while buf.strip():
+                try:  # requests need no line each
+                    request, end = json.JSONDecoder().raw_decode(buf.decode().lstrip())
+                except ValueError:
+                    break
+                buf = buf.decode().lstrip()[end:].encode()
+                reply = self._answer(request["execute"], request.get("arguments") or {})
+                if "id" in request:
+                    reply["id"] = request["id"]
+                client.sendall(json.dumps(reply).encode() + b"\r\n")
 
     def _answer(self, name, args):
         if name == "qmp_capabilities":

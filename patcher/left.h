@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Guests whose memory was saved with an agent in it, and whose VMM has ended since (virsh managedsave). They come
+ * back with that, in another process and when their owner likes. A note in the state directory has them looked
+ * at then. Must not know libvirt.
+ */
+#ifndef PATCHER_LEFT_H
+#define PATCHER_LEFT_H
+
+#include "patcher/guest_priv.h"
+
+/**
+ * left_note_if_saved - its VMM has ended: was that after its memory was saved, with changes of ours in it?
+ *
+ * Then a note is made, once. What fails is logged. Context: guest lock held.
+ */
+void left_note_if_saved(struct guest *g);
+
+/** left_any - is there a note? */
+bool left_any(const char *state_dir);
+
+/**
+ * left_look - attach each that runs again, which takes out what came back with it, and let go
+ *
+ * Notes of guests that are no more, or that somebody has attached, go. Context: any thread, now and then.
+ */
+void left_look(const char *state_dir);
+
+#endif
