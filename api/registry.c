@@ -264,11 +264,9 @@ struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret)
 
 static void release_if_old(struct guest_entry *g, u64 before_ns)
 {
-	struct guest_info info;
 	struct err err = { 0 };
 
-	guest_info(g->guest, &info);
-	if (strcmp(info.state, "held") != 0 || g->attached_ns >= before_ns)
+	if (!guest_is_held(g->guest) || g->attached_ns >= before_ns)
 		return;
 	if (guest_release(g->guest, &err))
 		log_error("guest %s: %s", g->name, err.msg);

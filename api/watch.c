@@ -85,14 +85,11 @@ static void look_at_traces(struct watch *w)
 static void look_at_guests(struct watch *w)
 {
 	struct guest_entry **all;
-	struct guest_info i;
 	size_t n;
 
 	all = registry_guests(w->on.reg, &n);
 	for (size_t k = 0; all && k < n; k++) {
-		i = (struct guest_info){ 0 };
-		guest_info(all[k]->guest, &i);
-		if (i.state && strcmp(i.state, "gone") == 0 && !all[k]->gone_told) {
+		if (guest_is_gone(all[k]->guest) && !all[k]->gone_told) {
 			all[k]->gone_told = true;
 			events_add(w->on.events, "guest_gone",
 				   json_pack("{s:s}", "guest", all[k]->name));

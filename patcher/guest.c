@@ -361,46 +361,6 @@ int guest_release(struct guest *g, struct err *err)
 	return rc;
 }
 
-void guest_info(struct guest *g, struct guest_info *ret)
-{
-	static const char *const states[] = {
-		[VM_RUNNING] = "running", [VM_STOPPED] = "stopped", [VM_GONE] = "gone"
-	};
-	const struct kernel_location *loc;
-
-	memset(ret, 0, sizeof(*ret));
-	guest_lock(g);
-	loc = kernel_location(g->k);
-	snprintf(ret->target, sizeof(ret->target), "%s", g->target);
-	snprintf(ret->release, sizeof(ret->release), "%s", kernel_release(g->k));
-	snprintf(ret->banner, sizeof(ret->banner), "%s", loc->banner);
-	snprintf(ret->build_id, sizeof(ret->build_id), "%s", kernel_build_id(g->k));
-	ret->accel = vm_accel(g->vm) == VM_ACCEL_TCG ? "tcg" : "kvm";
-	ret->state = vm_held(g->vm) ? "held" : states[vm_state(g->vm)];
-	ret->vmm_pid = vm_pid(g->vm);
-	ret->vcpus = vm_vcpu_count(g->vm);
-	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
-		ret->ram_bytes += vm_ram(g->vm, i)->len_bytes;
-	ret->kaslr_offset = loc->kaslr_offset;
-	ret->paging_levels = loc->levels;
-	ret->n_symbols = kernel_sym_count(g->k);
-	ret->n_functions = kernel_site_count(g->k);
-	ret->n_modules = kernel_module_count(g->k);
-	for (size_t i = 0; i < ret->n_functions; i++) {
-		ret->n_traceable += kernel_sites(g->k)[i].state == SITE_OK;
-		ret->n_in_use += kernel_sites(g->k)[i].state == SITE_IN_USE;
-	}
-	ret->n_armed = g->n_armed;
-	ret->find_ns = g->find_ns;
-	ret->lend_ns = g->lend_ns;
-	ret->agent_loaded = g->agent.loaded;
-	ret->agent_text = g->agent.text;
-	ret->agent_data = g->agent.data;
-	ret->agent_bytes = g->agent.text_bytes + g->agent.data_bytes;
-	vm_windows(g->vm, &ret->windows);
-	guest_unlock(g);
-}
-
 int guest_renew(struct guest *g, struct err *err)
 {
 	const struct kernel_location *loc;

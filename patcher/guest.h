@@ -77,6 +77,15 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err);
 /** guest_release - let a guest go that guest_attach() holds, or do nothing. Context: any thread. */
 must_check int guest_release(struct guest *g, struct err *err);
 
+/**
+ * guest_is_gone - has its VMM ended? guest_is_held - does guest_attach() hold it?
+ *
+ * For looking at many guests now and then: neither asks the VMM, nor waits for who has the guest lock; a guest
+ * whose lock is taken counts as not held. Context: any thread.
+ */
+bool guest_is_gone(const struct guest *g);
+bool guest_is_held(struct guest *g);
+
 /** guest_info - a snapshot. Context: any thread; takes the guest lock. */
 void guest_info(struct guest *g, struct guest_info *ret);
 

@@ -37,8 +37,9 @@ static void note(const char *state_dir, const char *target)
 
 void left_note_if_saved(struct guest *g)
 {
-	if (!g->noted && journal_outstanding(g->journal) && vm_was_saved(g->vm))
-		note(g->state_dir, g->target);
+	if (g->noted || !journal_outstanding(g->journal) || !vm_was_saved(g->vm))
+		return;
+	note(g->state_dir, g->target);
 	g->noted = true;
 }
 

@@ -132,10 +132,11 @@ static bool libvirt_saved(struct vm *vm)
 {
 	const struct libvirt_priv *priv = vm->priv;
 	const struct timespec step = { .tv_nsec = 20 * 1000 * 1000 };
+	bool saved;
 
-	for (int i = 0; i < DYING_MS / 20 && lv_link_run(priv->link) != LV_RUN_ENDED; i++)
+	for (int i = 0; i < DYING_MS / 20 && !lv_link_stopped(priv->link, &saved); i++)
 		nanosleep(&step, NULL);
-	return lv_link_was_saved(priv->link);
+	return lv_link_stopped(priv->link, &saved) && saved;
 }
 
 const struct vm_ops vm_ops_libvirt = {

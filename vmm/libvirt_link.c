@@ -54,7 +54,7 @@ struct lv_link {
 	/* atomic: by events too */
 	int run; /* enum lv_run */
 	bool was_running;
-	bool was_saved;
+	int stopped; /* detail of the event of its end, + 1 */
 	u32 serial;
 };
 
@@ -126,7 +126,7 @@ static int on_lifecycle(struct lv_conn *c, struct lv_dom *d, int event, int deta
 		run = LV_RUN_STOPPED;
 		break;
 	case LV_EVENT_STOPPED:
-		__atomic_store_n(&l->was_saved, detail == LV_STOPPED_SAVED, __ATOMIC_RELEASE);
+		__atomic_store_n(&l->stopped, detail + 1, __ATOMIC_RELEASE);
 		run = LV_RUN_ENDED;
 		break;
 	default:
@@ -542,9 +542,12 @@ bool lv_link_was_running(const struct lv_link *l)
 	return __atomic_load_n(&l->was_running, __ATOMIC_ACQUIRE);
 }
 
-bool lv_link_was_saved(const struct lv_link *l)
+bool lv_link_stopped(const struct lv_link *l, bool *saved_ret)
 {
-	return __atomic_load_n(&l->was_saved, __ATOMIC_ACQUIRE);
+	int stopped = __atomic_load_n(&l->stopped, __ATOMIC_ACQUIRE);
+
+	*saved_ret = stopped == LV_STOPPED_SAVED + 1;
+	return stopped;
 }
 
 u32 lv_link_serial(const struct lv_link *l)

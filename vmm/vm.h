@@ -89,6 +89,9 @@ u64 vm_pid_start_time(const struct vm *vm); /* /proc/PID/stat field 22; with the
 enum vm_accel vm_accel(const struct vm *vm);
 u32 vm_vcpu_count(const struct vm *vm); /* 0 when not known */
 
+/** vm_alive - does the VMM's process still exist? Context: any thread, at any time; nobody is asked. */
+bool vm_alive(const struct vm *vm);
+
 /** vm_state - what the guest does now; asks the VMM, or /proc for pid: targets */
 enum vm_state vm_state(struct vm *vm);
 

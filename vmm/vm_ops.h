@@ -104,9 +104,6 @@ extern const struct vm_ops vm_ops_qemu; /* qemu.c */
 extern const struct vm_ops vm_ops_libvirt; /* libvirt.c */
 extern const struct vm_ops vm_ops_pid; /* pid.c */
 
-/** vm_alive - does the VMM's process still exist? Context: any thread. */
-bool vm_alive(const struct vm *vm);
-
 /** vm_gone - fail with -ESRCH, vmm.gone */
 int vm_gone(const struct vm *vm, struct err *err);
 
