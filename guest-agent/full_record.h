@@ -304,7 +304,7 @@ static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 		return record_syscall(c, type, parent, r);
 	if (n > AGENT_MAX_ARGS)
 		n = AGENT_MAX_ARGS;
-	low36 = record_low36(c->task, c->pid, type);
+	low36 = low36_of(c, type);
 	at = reserve(c, 1 + n + stack_words(c));
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
@@ -384,7 +384,7 @@ static agent_u32 piece_of(agent_u32 n)
 static bool record_piece(const struct call *c, agent_u32 number, agent_u64 key, agent_u64 from,
 			 agent_u32 there, agent_u32 n)
 {
-	agent_u64 low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
+	agent_u64 low36 = low36_of(c, AGENT_REC_FUNCTION);
 	agent_s64 at = reserve(c, 3 + (n + 7) / 8);
 	struct room m;
 
@@ -493,7 +493,7 @@ static void record_return(struct call *c, const struct agent_frame *f, agent_u64
 	agent_s64 at;
 
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	low36 = record_low36(c->task, c->pid, AGENT_REC_GRAPH_RETURN);
+	low36 = low36_of(c, AGENT_REC_GRAPH_RETURN);
 	n += !!(state & AGENT_FRAME_THRESHOLD) + !!(state & AGENT_FRAME_RETVAL);
 	at = reserve(c, n + stack_words(c));
 	if (unlikely(at < 0)) {

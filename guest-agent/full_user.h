@@ -74,7 +74,7 @@ static void record_user(const struct user_read *u, agent_u32 number, agent_u64 b
 			agent_u32 there, const struct user_bytes *b, agent_u32 n)
 {
 	struct call *c = u->c;
-	agent_u64 low36 = record_low36(c->task, c->pid, AGENT_REC_FUNCTION);
+	agent_u64 low36 = low36_of(c, AGENT_REC_FUNCTION);
 	agent_u32 words = (n + 7) / 8;
 	struct room m;
 	agent_s64 at;

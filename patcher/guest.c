@@ -111,6 +111,15 @@ void guest_note_restored(struct guest *g)
 	g->restored = true;
 }
 
+/* Of a VMM that ends memory is gone before it is: what cannot be read tells nothing of the guest. */
+static bool can_be_read(struct guest *g)
+{
+	u8 byte;
+
+	return vm_state(g->vm) != VM_GONE &&
+	       !vm_read_phys(g->vm, kernel_location(g->k)->image, &byte, sizeof(byte), NULL);
+}
+
 int guest_check_alive(struct guest *g, struct err *err)
 {
 	bool same;
@@ -123,7 +132,11 @@ int guest_check_alive(struct guest *g, struct err *err)
 	same = guest_same_kernel(g);
 	if (same && !g->restored && remains_agent_stays(g))
 		return 0;
+	if (!can_be_read(g)) /* nothing is forgotten: what it left is noted once it has ended */
+		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s is ending", g->target);
 	g->restored = same;
+	if (same && journal_outstanding(g->journal)) /* until its memory was looked at */
+		left_note(g);
 	graph_forget(g);
 	if (g->claimed) /* a drain may still be reading through the view */
 		g->agent.loaded = false;
@@ -174,6 +187,12 @@ static int replay(struct guest *g, struct err *err)
 		rc = interlock_adopt(g, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, &r, err);
+	if (!rc && !remains_journalled_stays(g)) {
+		log_warn("%s: memory was put back to a time before the agent of an earlier daemon",
+			 g->target);
+		interlock_forget(g);
+		return journal_forget(g->journal, err);
+	}
 	if (!rc)
 		rc = agent_unload(g, err);
 	if (!rc)
@@ -387,8 +406,10 @@ int guest_renew(struct guest *g, struct err *err)
 	rc = start_journal(g, err);
 	if (!rc)
 		rc = take_stock(g, err);
-	if (!rc)
+	if (!rc) {
 		g->restored = false;
+		left_settled(g);
+	}
 	return rc;
 }
 

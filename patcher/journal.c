@@ -5,7 +5,6 @@
 #include "base/cleanup.h"
 #include "base/cursor.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +18,6 @@
 static const char magic[8] = "HVFJRNL4";
 
 #define MAX_RECORD 4096u
-#define NEW        ".new" /* a file that is to take the old one's place */
 
 enum record_type {
 	RECORD_IDENT = 1,
@@ -429,7 +427,7 @@ static int image_of(struct journal *j, struct journal *image, u32 kind,
 	const struct journal_state *s = &j->state;
 	int rc = add(image, RECORD_IDENT, &s->ident, sizeof(s->ident), err);
 
-	for (u32 what = JOURNAL_AGENT_TEXT; !rc && what <= JOURNAL_AGENT_DATA; what++) {
+	for (u32 what = JOURNAL_AGENT_TEXT; !rc && what < JOURNAL_WHATS; what++) {
 		struct record_alloc a = { what, 0, s->alloc[what], s->alloc_bytes[what] };
 
 		if (a.addr)
@@ -476,7 +474,7 @@ int journal_keep(struct journal *j, enum journal_kind kind, const struct journal
 
 	if (j->n_buf)
 		return err_set(err, -EBUSY, ERR_JOURNAL, 0, "the journal is being written");
-	if ((size_t)snprintf(image.path, sizeof(image.path), "%s" NEW, j->path) >=
+	if ((size_t)snprintf(image.path, sizeof(image.path), "%s" JOURNAL_NEW, j->path) >=
 	    sizeof(image.path))
 		return err_set(err, -ENAMETOOLONG, ERR_JOURNAL, 0, "too long a name");
 	rc = image_of(j, &image, kind, t, n, err);
@@ -528,6 +526,20 @@ int journal_alloc(struct journal *j, enum journal_what what, u64 addr, u64 bytes
 	return add_flush(j, RECORD_ALLOC, &a, sizeof(a), err);
 }
 
+int journal_agent_came(struct journal *j, u64 text, u64 text_bytes, u64 data, u64 data_bytes,
+		       struct err *err)
+{
+	const struct record_alloc a = { .what = JOURNAL_AGENT_TEXT,
+					.addr = text,
+					.bytes = text_bytes };
+	const struct record_alloc b = { .what = JOURNAL_AGENT_DATA,
+					.addr = data,
+					.bytes = data_bytes };
+	int rc = add(j, RECORD_ALLOC, &a, sizeof(a), err);
+
+	return rc ? rc : add_flush(j, RECORD_ALLOC, &b, sizeof(b), err);
+}
+
 int journal_freed(struct journal *j, enum journal_what what, struct err *err)
 {
 	struct record_alloc a = { .what = what };
@@ -538,62 +550,4 @@ int journal_freed(struct journal *j, enum journal_what what, struct err *err)
 int journal_mailbox(struct journal *j, u64 addr, struct err *err)
 {
 	return add_flush(j, RECORD_MAILBOX, &addr, sizeof(addr), err);
-}
-
-/* What journal_keep() had not finished when its daemon died. Whoever is at it holds the lock. */
-static void remove_leftover(const char *path)
-{
-	_cleanup_close_ int fd = open(path, O_RDWR | O_CLOEXEC);
-
-	if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
-		unlink(path);
-}
-
-/* guest-PID-START.journal */
-static bool parse_name(const char *name, int *pid_ret, u64 *start_ret, bool *leftover_ret)
-{
-	char *end;
-	long pid;
-
-	if (strncmp(name, "guest-", 6) != 0)
-		return false;
-	pid = strtol(name + 6, &end, 10);
-	if (pid <= 0 || pid > INT_MAX || *end != '-')
-		return false;
-	*pid_ret = (int)pid;
-	*start_ret = strtoull(end + 1, &end, 10);
-	*leftover_ret = !strcmp(end, ".journal" NEW);
-	return *leftover_ret || !strcmp(end, ".journal");
-}
-
-int journal_list(const char *state_dir,
-		 void (*fn)(void *arg, pid_t pid, u64 start_time, const char *path), void *arg,
-		 struct err *err)
-{
-	DIR *dir = opendir(state_dir);
-	struct dirent *e;
-
-	if (!dir) {
-		if (errno == ENOENT)
-			return 0;
-		return err_set(err, -errno, ERR_JOURNAL, 0,
-			       "cannot read the state directory %s: %s", state_dir,
-			       strerror(errno));
-	}
-	while ((e = readdir(dir))) {
-		char path[512];
-		u64 start;
-		bool leftover;
-		int pid;
-
-		if (!parse_name(e->d_name, &pid, &start, &leftover))
-			continue;
-		snprintf(path, sizeof(path), "%s/%s", state_dir, e->d_name);
-		if (leftover)
-			remove_leftover(path);
-		else
-			fn(arg, pid, start, path);
-	}
-	closedir(dir);
-	return 0;
 }

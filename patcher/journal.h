@@ -44,6 +44,9 @@ struct journal_text {
 	u8 new[JOURNAL_TEXT_MAX];
 };
 
+/* behind the name of a file that is to take the place of the one without */
+#define JOURNAL_NEW ".new"
+
 enum journal_what {
 	JOURNAL_AGENT_TEXT = 1,
 	JOURNAL_AGENT_DATA = 2,
@@ -125,6 +128,14 @@ must_check int journal_pending_free(struct journal *j, enum journal_what what, u
 /** journal_alloc - the guest gave memory (0: it did not), and no call is pending; flushed */
 must_check int journal_alloc(struct journal *j, enum journal_what what, u64 addr, u64 bytes,
 			     struct err *err);
+
+/**
+ * journal_agent_came - memory of an agent that nobody here asked for, and that is in use: both or, if we die, neither
+ *
+ * After what leads to it: memory alone would be given back under its call sites. Flushed.
+ */
+must_check int journal_agent_came(struct journal *j, u64 text, u64 text_bytes, u64 data,
+				  u64 data_bytes, struct err *err);
 
 /** journal_freed - the guest has its memory back; flushed */
 must_check int journal_freed(struct journal *j, enum journal_what what, struct err *err);

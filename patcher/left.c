@@ -19,27 +19,43 @@
 #define SUFFIX     ".target"
 #define TARGET_MAX 128u
 
-static void note(const char *state_dir, const char *target)
+static void path_of(const struct guest *g, char path[PATH_MAX])
 {
-	unsigned long crc = crc32(0, (const Bytef *)target, (uInt)strlen(target));
+	unsigned long crc = crc32(0, (const Bytef *)g->target, (uInt)strlen(g->target));
+
+	snprintf(path, PATH_MAX, "%s/" PREFIX "%08lx" SUFFIX, g->state_dir, crc);
+}
+
+void left_note(const struct guest *g)
+{
+	const char *target = g->target;
 	_cleanup_close_ int fd = -1;
 	char path[PATH_MAX];
 	ssize_t n = (ssize_t)strlen(target);
 
-	snprintf(path, sizeof(path), "%s/" PREFIX "%08lx" SUFFIX, state_dir, crc);
+	path_of(g, path);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0 || write(fd, target, (size_t)n) != n || fdatasync(fd))
-		log_error("%s: saved with an agent in it, and no note of that could be made: %s",
+		log_error("%s: its memory may have an agent, and no note of that could be made: %s",
 			  target, strerror(errno));
 	else
-		log_info("%s: saved with an agent in it; looked at when it runs again", target);
+		log_info("%s: its memory may have an agent of another time; looked at later",
+			 target);
+}
+
+void left_settled(const struct guest *g)
+{
+	char path[PATH_MAX];
+
+	path_of(g, path);
+	unlink(path);
 }
 
 void left_note_if_saved(struct guest *g)
 {
 	if (g->noted || !journal_outstanding(g->journal) || !vm_was_saved(g->vm))
 		return;
-	note(g->state_dir, g->target);
+	left_note(g);
 	g->noted = true;
 }
 

@@ -16,6 +16,11 @@
  */
 void left_note_if_saved(struct guest *g);
 
+/** left_note - have the guest looked at as one that was saved: its memory is of another time. Context: guest lock held */
+void left_note(const struct guest *g);
+/** left_settled - it was looked at: there is no note any more */
+void left_settled(const struct guest *g);
+
 /** left_any - is there a note? */
 bool left_any(const char *state_dir);
 

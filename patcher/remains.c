@@ -8,13 +8,15 @@
 #include "patcher/agent.h"
 #include "patcher/frames.h"
 #include "patcher/interlock.h"
+#include "patcher/spare.h"
 #include "patcher/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CALLED_MAX 64u /* addresses that are looked at: a guest has few trampolines of its own */
+#define CALLED_MAX \
+	64u /* addresses that are looked at once: a guest has few trampolines of its own */
 
 /* A piece of memory that call sites lead to. */
 struct found {
@@ -33,6 +35,23 @@ bool remains_agent_stays(struct guest *g)
 	if (guest_read(g, g->agent.data, &h, offsetof(struct agent_header, pids), NULL))
 		return false;
 	return h.magic == AGENT_MAGIC && h.session == ours->session && h.epoch == ours->epoch;
+}
+
+bool remains_journalled_stays(struct guest *g)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	u64 text = s->alloc[JOURNAL_AGENT_TEXT], data = s->alloc[JOURNAL_AGENT_DATA];
+	struct agent_header h;
+	struct vm_mapping m;
+
+	if (!text || !data || s->pending || s->mailbox || spare_owns(text))
+		return true;
+	if (vm_walk(g->vm, gva(text), &m, NULL))
+		return false;
+	/* executable last and no longer than it is in use: the header was written before, and is there */
+	return !m.executable ||
+	       (!guest_read(g, data, &h, offsetof(struct agent_header, pids), NULL) &&
+		h.magic == AGENT_MAGIC && h.text == text && h.data == data);
 }
 
 bool agent_is_in_view(const struct guest *g)
@@ -165,14 +184,15 @@ static bool find_agent(struct guest *g, struct found *ret)
 	u64 called[CALLED_MAX], target;
 	size_t n = 0, k;
 
-	for (size_t i = 0; i < g->n_baseline && n < CALLED_MAX; i++) {
+	for (size_t i = 0; i < g->n_baseline; i++) {
 		if (!insn_call_target(g->baseline_ip[i], bytes_at(g, i), &target))
 			continue;
 		for (k = 0; k < n && called[k] != target; k++)
 			;
 		if (k < n || in_image(g, target))
 			continue;
-		called[n++] = target;
+		if (n < CALLED_MAX)
+			called[n++] = target;
 		if (is_agent_at(g, target - agent_blob_get()->ftrace_caller, ret))
 			return true;
 	}
@@ -223,13 +243,13 @@ int remains_find(struct guest *g, bool *found_ret, struct err *err)
 	*found_ret = false;
 	if (!find_agent(g, &f))
 		return 0;
-	rc = journal_alloc(g->journal, JOURNAL_AGENT_TEXT, f.text, f.text_bytes, err);
-	if (!rc)
-		rc = journal_alloc(g->journal, JOURNAL_AGENT_DATA, f.data, f.data_bytes, err);
-	if (!rc)
-		rc = note_sites(g, &f, &n, err);
+	/* what leads to the memory first: if we die in between, it stays in the guest, and nothing calls it */
+	rc = note_sites(g, &f, &n, err);
 	if (!rc)
 		rc = note_interlock(g, &f, err);
+	if (!rc)
+		rc = journal_agent_came(g->journal, f.text, f.text_bytes, f.data, f.data_bytes,
+					err);
 	if (rc)
 		return rc;
 	log_warn(

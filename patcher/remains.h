@@ -18,6 +18,14 @@
 bool remains_agent_stays(struct guest *g);
 
 /**
+ * remains_journalled_stays - is the agent that an earlier daemon's journal tells of still there?
+ *
+ * By its header, where its text is executable; a load or unload that was cut short is taken as there. false: the
+ * memory was put back to a time before it. Context: guest lock held, sites put back, no agent loaded.
+ */
+bool remains_journalled_stays(struct guest *g);
+
+/**
  * remains_hooked - does the guest's own tracing go through an interlock, though we have none in it?
  *
  * Five bytes are read. Context: guest lock held, no agent loaded.

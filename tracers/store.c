@@ -217,7 +217,7 @@ int store_copy(struct store *s, struct store **ret, struct err *err)
 		memset(map, 0, sizeof(*map));
 		pthread_mutex_lock(&s->lock);
 		if (oldest_of(s) > seq)
-			seq = c->first = oldest_of(s);
+			seq = c->first = MIN(oldest_of(s), c->newest + 1);
 		for (n = 0; n < COPY_BATCH && seq <= c->newest; n++)
 			copy_one(s, c, map, seq++);
 		pthread_mutex_unlock(&s->lock);

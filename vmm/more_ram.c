@@ -56,14 +56,19 @@ static void take_over(struct ram_region *r, struct old_ram *old)
 	}
 }
 
+/* Regions that went and were mapped here are kept: there is room for some. */
 static bool fits(const struct vm *vm, const struct old_ram *old)
 {
-	size_t kept = 0;
+	size_t go = 0;
 
-	for (size_t i = 0; i < old->n; i++)
+	for (size_t i = 0; i < old->n; i++) {
+		bool kept = old->region[i].map == NULL;
+
 		for (size_t k = 0; k < vm->n_ram; k++)
-			kept += same_region(&vm->ram[k], &old->region[i]);
-	return vm->n_gone_ram + old->n - kept <= VM_MAX_RAM;
+			kept |= same_region(&vm->ram[k], &old->region[i]);
+		go += !kept;
+	}
+	return vm->n_gone_ram + go <= VM_MAX_RAM;
 }
 
 /* false: nothing has changed. */
@@ -75,8 +80,12 @@ static bool replace(struct vm *vm, struct old_ram *old)
 		take_over(&vm->ram[i], old);
 	/* a view may lead there until the end: what was taken away under it must not be a fault of ours */
 	other |= old->n > 0;
-	for (size_t i = 0; i < old->n; i++)
-		vm->gone_ram[vm->n_gone_ram++] = old->region[i];
+	for (size_t i = 0; i < old->n; i++) {
+		if (old->region[i].map)
+			vm->gone_ram[vm->n_gone_ram++] = old->region[i];
+		else
+			let_go(&old->region[i]);
+	}
 	memset(vm->tlb, 0, sizeof(vm->tlb));
 	return other;
 }

@@ -104,5 +104,34 @@ def test_taken_while_traced():
         untouched(g, truth, sites, areas)
 
 
+def test_loaded_while_no_daemon_lives():
+    """What the journal tells of is not there any more: it is dropped; what the snapshot brought is found."""
+    if not LONG:
+        raise Skip("loads several snapshots; HVF_LONG=1 asks for it")
+    with Guest("cloud-6.1", mem=256) as g:
+        state = g.dir / "state"
+        snapshots = Snapshots(g)
+        with Daemon(state_dir=state) as d:
+            truth, sites = attach(g, d)
+            areas = lent(truth)
+            snapshots.save("clean")
+            d.trace("g", ["vfs_open"])
+            snapshots.save("armed")
+            d.delete("/v1/guests/g?force=true")
+        for tag in ("clean", "armed"):
+            d = Daemon(state_dir=state).start()
+            d.attach(g, "g")
+            t = d.trace("g", ["vfs_*"])["id"]
+            d.wait_trace(t, lambda x: x["records"] > 100)
+            d.kill9()
+            snapshots.load(tag)
+            with Daemon(state_dir=state) as d:
+                wait_for("the journal is done", lambda d=d: not d.journals(), 60)
+                d.attach(g, "g")
+                untouched(g, truth, sites, areas)
+                traces(d, "g")
+                assert d.delete("/v1/guests/g")["restore"]["verified"]
+
+
 if __name__ == "__main__":
     main()

@@ -21,7 +21,7 @@
 #define CROWD     23
 #define TASKS     (AGENT_OPT_FULL | AGENT_OPT_TASKS)
 #define ARGS(n)   ((u32)(n) << AGENT_SITE_ARGS_SHIFT)
-#define STACK_MAX 332 /* 316 of ours */
+#define STACK_MAX 340 /* 324 of ours */
 
 static struct rig rig;
 static struct rig_seen seen;

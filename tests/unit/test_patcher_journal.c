@@ -220,8 +220,9 @@ static void what_went_away_is_dropped(void **state)
 	off_t first = 0;
 
 	(void)state;
-	assert_int_equal(journal_alloc(j, JOURNAL_AGENT_TEXT, 0xffffffffc0000000, 4096, NULL), 0);
-	assert_int_equal(journal_alloc(j, JOURNAL_AGENT_DATA, 0xffffffffc0200000, 8192, NULL), 0);
+	assert_int_equal(
+		journal_agent_came(j, 0xffffffffc0000000, 4096, 0xffffffffc0200000, 8192, NULL), 0);
+	assert_int_equal(journal_alloc(j, JOURNAL_LENT, 0x100000000, 4096, NULL), 0);
 	assert_int_equal(journal_mailbox(j, 0xffff888000001f80, NULL), 0);
 	assert_int_equal(journal_pending_free(j, JOURNAL_AGENT_DATA, 9, NULL), 0);
 	assert_int_equal(journal_add_text(j, &hook, NULL), 0);
@@ -240,6 +241,7 @@ static void what_went_away_is_dropped(void **state)
 
 	j = opened(14);
 	s = journal_state(j);
+	assert_true(s->alloc[JOURNAL_LENT] == 0x100000000);
 	assert_int_equal(s->n_text, 5);
 	assert_int_equal(s->text[0].kind, JOURNAL_INTERLOCK);
 	assert_memory_equal(&s->text[1], &kept, sizeof(kept));
