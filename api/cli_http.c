@@ -31,9 +31,11 @@ static void from_env(CURL *h, CURLoption opt, const char *name)
 /* Who we are, for a daemon on TCP; a unix socket says so by itself. */
 static void prepare_identity(const struct cli *c, CURL *h)
 {
+	const char *token = getenv("HVFTRACE_TOKEN");
+
 	if (c->socket)
 		return;
-	if (getenv("HVFTRACE_TOKEN") && *getenv("HVFTRACE_TOKEN")) {
+	if (token && *token) {
 		curl_easy_setopt(h, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
 		from_env(h, CURLOPT_XOAUTH2_BEARER, "HVFTRACE_TOKEN");
 	}

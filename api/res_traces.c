@@ -331,17 +331,16 @@ void res_traces_delete(struct request *rq)
 	registry_trace_unref(t);
 }
 
-/*
- * Items from records, one or many an item. @full: there were as many as were asked for, hence a whole call
- * at least. Return: the seq that one goes on after.
- */
-static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, bool full, u64 after,
-		     struct sys_out *calls, struct names_then *then)
+/* Items from records, one or many an item. Return: the seq that one goes on after. */
+static u64 add_items(struct buf *b, const struct trace_page *page, u64 after, struct sys_out *calls,
+		     struct names_then *then)
 {
 	const struct output_names *names = &then->names;
-	bool any = false;
+	const struct trace_record *recs = page->buf;
+	/* as many as were asked for, hence a whole call at least */
+	bool full = page->n == page->max, any = false;
 
-	for (size_t k = 0; k < n; k++) {
+	for (size_t k = 0; k < page->n; k++) {
 		size_t start = b->len;
 
 		if (any)
@@ -363,11 +362,11 @@ static u64 add_items(struct buf *b, const struct trace_record *recs, size_t n, b
 	if (any)
 		buf_adds(b, "\n");
 	/* the rest of a call may not have come yet: it is read again then */
-	return any || !n || (calls && !full) ? after : recs[n - 1].seq;
+	return any || !page->n || (calls && !full) ? after : recs[page->n - 1].seq;
 }
 
-static void add_page(struct buf *b, struct trace_entry *t, const struct trace_record *recs,
-		     size_t n, bool full, u64 after, struct sys_out *calls)
+static void add_page(struct buf *b, struct trace_entry *t, const struct trace_page *page, u64 after,
+		     struct sys_out *calls)
 {
 	struct names_then names;
 	struct trace_info i = { 0 };
@@ -378,7 +377,7 @@ static void add_page(struct buf *b, struct trace_entry *t, const struct trace_re
 		 state_names[i.state]);
 	names_then_init(&names);
 	names_then_begin(&names, t, after);
-	after = add_items(b, recs, n, full, after, calls, &names);
+	after = add_items(b, page, after, calls, &names);
 	names_then_end(&names);
 	buf_addf(b, "],\"next_after\":%llu}\n", (unsigned long long)after);
 }
@@ -418,7 +417,7 @@ static void answer_records(struct request *rq, struct trace_entry *t, u64 after,
 		request_problem(rq, &p);
 		return;
 	}
-	add_page(&b, t, recs, page.n, page.n == max, after, calls);
+	add_page(&b, t, &page, after, calls);
 	sys_out_destroy(calls);
 	if (buf_failed(&b))
 		request_json(rq, 503, NULL);

@@ -141,7 +141,7 @@ static int describe_base(const struct disk *d, const char *path, struct overlay_
 static int adopt(struct disk *d, const char *path, const struct overlay_header *want,
 		 struct err *err)
 {
-	struct overlay_header h;
+	struct overlay_header h = { 0 };
 
 	if (!read_all(d->overlay, &h, sizeof(h), 0) || h.magic != OVERLAY_MAGIC ||
 	    h.cluster_bytes != DISK_CLUSTER)

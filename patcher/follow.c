@@ -83,7 +83,7 @@ static int look_init(struct look *l, struct guest *g, const struct tracing_opts 
 	    kernel_btf_offset(g->k, "task_struct", "real_parent", &l->parent))
 		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
 			       "this kernel's struct task_struct has no pid, tgid or real_parent");
-	l->set = calloc(1, BYTES);
+	l->set = calloc(BYTES / sizeof(*l->set), sizeof(*l->set));
 	return l->set ? 0 : err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to follow tasks");
 }
 

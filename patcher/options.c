@@ -74,8 +74,7 @@ static bool makes_sense(const struct tracing_opts *opts, u32 what)
 }
 
 int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
-		  u64 (*ip)(void *arg, size_t i), void *arg, size_t n_ip, size_t switch_site,
-		  struct agent_site *table)
+		  const struct site_ips *sites, size_t switch_site, struct agent_site *table)
 {
 	int rc = 0;
 
@@ -83,14 +82,15 @@ int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
 	for (size_t i = 0; !rc && i < opts->n_sites; i++) {
 		u32 what = opts->sites[i].what;
 
-		if (opts->sites[i].site >= n_ip || !makes_sense(opts, what))
+		if (opts->sites[i].site >= sites->n || !makes_sense(opts, what))
 			return -EINVAL;
 		what &= site_mask(opts);
 		if (what)
-			rc = agent_put_site(h, table, (u32)ip(arg, opts->sites[i].site), what);
+			rc = agent_put_site(h, table,
+					    (u32)sites->ip(sites->arg, opts->sites[i].site), what);
 	}
 	if (!rc && switch_site != NO_SITE)
-		rc = agent_put_site(h, table, (u32)ip(arg, switch_site),
+		rc = agent_put_site(h, table, (u32)sites->ip(sites->arg, switch_site),
 				    AGENT_SITE_SWITCH | AGENT_SITE_HIDDEN);
 	return rc;
 }
@@ -153,6 +153,7 @@ static int write_sites(struct guest *g, const struct tracing_opts *opts, struct 
 {
 	struct agent_header *h = &g->agent.header;
 	_cleanup_free_ struct agent_site *table = calloc(h->site_slots, sizeof(*table));
+	const struct site_ips sites = { site_ip, g->k, kernel_site_count(g->k) };
 	size_t switch_site = NO_SITE;
 	int rc;
 
@@ -163,7 +164,7 @@ static int write_sites(struct guest *g, const struct tracing_opts *opts, struct 
 		if (rc)
 			return rc;
 	}
-	rc = options_sites(opts, h, site_ip, g->k, kernel_site_count(g->k), switch_site, table);
+	rc = options_sites(opts, h, &sites, switch_site, table);
 	if (rc)
 		return sites_failed(rc, err);
 	g->agent.switches = opts->switches;

@@ -12,17 +12,24 @@
  */
 void options_header(const struct tracing_opts *opts, struct agent_header *h);
 
+/* The kernel's call sites by number. */
+struct site_ips {
+	u64 (*ip)(void *arg, size_t i);
+	void *arg;
+	size_t n;
+};
+
 /**
  * options_sites - fill the agent's site table
- * @ip:          call sites of the kernel, @n_ip of them: what tracing_site.site counts
+ * @sites:       call sites of the kernel: what tracing_site.site counts
  * @switch_site: index of finish_task_switch(), or SIZE_MAX for none; HIDDEN until it is armed for itself
  * @table:       h->site_slots entries; written
  *
  * Pure. Return: 0; -EINVAL a site or what is asked of it is out of range; -ENOSPC see agent_put_site().
  */
 must_check int options_sites(const struct tracing_opts *opts, const struct agent_header *h,
-			     u64 (*ip)(void *arg, size_t i), void *arg, size_t n_ip,
-			     size_t switch_site, struct agent_site *table);
+			     const struct site_ips *sites, size_t switch_site,
+			     struct agent_site *table);
 
 /** options_is_switch - is it the name of finish_task_switch(), as the compiler may have it? */
 bool options_is_switch(const char *name);

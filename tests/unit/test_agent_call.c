@@ -54,6 +54,8 @@ static u64 unwinder(const u64 *regs, u64 *store, u32 size, u32 skip)
 	asked = size;
 	memcpy(regs_seen, regs, sizeof(regs_seen));
 	wrong |= skip != 1 || !is_inside(0) || !store || (aligned & 7);
+	if (!store)
+		return 0;
 	memcpy(store, unwound, n * sizeof(*store));
 	rig_call(&rig, CALLEE); /* traced, as what the real one calls may be */
 	return answer ? (u64)answer : n;
@@ -350,7 +352,7 @@ static void all_ancestors_traced(void **state)
 /* VICTIM is itself jumped to: its caller is the caller of the one that jumped. */
 static void tail_called(void **state)
 {
-	u32 got[AGENT_MAX_STACK];
+	u32 got[AGENT_MAX_STACK] = { 0 };
 
 	(void)state;
 	open_calls((struct rig_opts){ .graph = true });

@@ -43,7 +43,7 @@ void rig_look(struct rig *r, u32 cpu, struct rig_seen *ret)
 	ret->n = 0;
 	for (u64 i = r->cpu[cpu].tail; i < r->cpu[cpu].head; i++) {
 		const u64 *w = rig_ring(r, cpu, i % r->hdr->ring_slots);
-		struct ring_record rec;
+		struct ring_record rec = { 0 };
 
 		assert_true(rig_decode(w, i, r->hdr->ring_slots, &rec));
 		if ((u32)rec.type == AGENT_REC_DATA) {
@@ -106,7 +106,7 @@ int rig_depth(struct rig *r, u32 site)
 
 	rig_call(r, site);
 	for (u64 i = head; i < r->cpu[0].head; i++) {
-		struct ring_record rec;
+		struct ring_record rec = { 0 };
 		const u64 *w = rig_ring(r, 0, i % r->hdr->ring_slots);
 
 		assert_true(rig_decode(w, i, r->hdr->ring_slots, &rec));

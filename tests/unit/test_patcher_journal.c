@@ -272,7 +272,7 @@ static void half_written_is_no_journal(void **state)
 	add_texts(j, 1);
 	path_of(path, sizeof(path) - 8, 15);
 	strcat(path, ".new");
-	fd = open(path, O_RDWR | O_CREAT, 0600);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	assert_int_equal(write(fd, "HVF", 3), 3);
 	close(fd);
 	assert_int_equal(journal_list(dir, none, &n, NULL), 0);

@@ -21,6 +21,8 @@ static u64 ip_of(void *arg, size_t i)
 	return 0xffffffff00000000ull | (IP + 16 * i);
 }
 
+static const struct site_ips ten = { ip_of, NULL, 10 }, five = { ip_of, NULL, 5 };
+
 static struct agent_header header(u32 site_slots)
 {
 	struct agent_header h = { .nr_cpus = 2,
@@ -114,16 +116,16 @@ static void sites_are_found(void **state)
 	struct tracing_opts o = { .graph = true, .sites = sites, .n_sites = 3 };
 
 	(void)state;
-	assert_int_equal(options_sites(&o, &h, ip_of, NULL, 10, 5, table), 0);
+	assert_int_equal(options_sites(&o, &h, &ten, 5, table), 0);
 	assert_int_equal(what_of(&h, table, IP + 48), AGENT_SITE_ROOT | ARGS(2));
 	assert_int_equal(what_of(&h, table, IP + 80),
 			 ARGS(6) | AGENT_SITE_RETVAL | AGENT_SITE_SWITCH | AGENT_SITE_HIDDEN);
 	assert_int_equal(what_of(&h, table, IP), 0);
 	o.graph = false;
-	assert_int_equal(options_sites(&o, &h, ip_of, NULL, 10, SIZE_MAX, table), 0);
+	assert_int_equal(options_sites(&o, &h, &ten, SIZE_MAX, table), 0);
 	assert_int_equal(what_of(&h, table, IP + 48), ARGS(2));
 	assert_int_equal(what_of(&h, table, IP + 80), ARGS(6));
-	assert_int_equal(options_sites(&o, &h, ip_of, NULL, 5, SIZE_MAX, table), -EINVAL);
+	assert_int_equal(options_sites(&o, &h, &five, SIZE_MAX, table), -EINVAL);
 }
 
 static void nonsense_is_refused(void **state)
@@ -138,7 +140,7 @@ static void nonsense_is_refused(void **state)
 		struct tracing_site s = { 1, bad[i] };
 		struct tracing_opts o = { .sites = &s, .n_sites = 1 };
 
-		assert_int_equal(options_sites(&o, &h, ip_of, NULL, 10, SIZE_MAX, table), -EINVAL);
+		assert_int_equal(options_sites(&o, &h, &ten, SIZE_MAX, table), -EINVAL);
 	}
 }
 

@@ -58,8 +58,8 @@ static void run(const char *fmt, ...)
 	va_end(ap);
 	snprintf(command, sizeof(command), "cd %s && gcc -O1 -fno-pic -fno-stack-protector %s", dir,
 		 args);
-	assert_int_equal(system(command),
-			 0); /* NOLINT(cert-env33-c): in our own mkdtemp() folder */
+	/* NOLINTNEXTLINE(cert-env33-c): in our own mkdtemp() folder */
+	assert_int_equal(system(command), 0);
 }
 
 static void *read_file(const char *name, size_t *len_ret)
@@ -72,7 +72,7 @@ static void *read_file(const char *name, size_t *len_ret)
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0 && fstat(fd, &st) == 0);
-	p = malloc((size_t)st.st_size);
+	p = malloc((size_t)st.st_size + 1);
 	assert_non_null(p);
 	assert_int_equal(read(fd, p, (size_t)st.st_size), st.st_size);
 	close(fd);

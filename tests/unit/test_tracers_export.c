@@ -203,6 +203,7 @@ static void whatever_the_records_are(void **state)
 
 	(void)state;
 	formats = export_formats(&n);
+	assert_true(n > 0);
 	for (size_t i = 0; i < 2 * n; i++) {
 		struct output_meta meta = { .guest = "g\"\n\xff", .vcpus = ~0u };
 		_cleanup_buf_ struct buf out = { 0 };

@@ -297,6 +297,7 @@ static void filtered(void **state)
 	assert_true(c.calls == 1 && c.filtered == 1);
 }
 
+/* NOLINTNEXTLINE(readability-function-size): the members of a record, in short */
 static void piece(u32 pid, u8 arg, u8 what, u64 bits, u32 number, const char *bytes, u32 n,
 		  u32 there)
 {

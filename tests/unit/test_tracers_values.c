@@ -45,9 +45,9 @@ static const char *enumerator(void *arg, const struct kernel_val *v, s64 val)
 
 static const struct output_names names = { .sym = sym, .func = func, .enumerator = enumerator };
 
-#define VAL(n, t, s, r, k)                                                        \
-	{                                                                         \
-		.name = n, .type = t, .size = s, .reg = r, .kind = KERNEL_VAL_##k \
+#define VAL(n, t, s, r, k)                                                                \
+	{                                                                                 \
+		.name = (n), .type = (t), .size = (s), .reg = (r), .kind = KERNEL_VAL_##k \
 	}
 
 /* Of one parameter. */

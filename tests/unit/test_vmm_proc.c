@@ -27,7 +27,7 @@ static pid_t start_other(void)
 	char byte;
 	pid_t pid;
 
-	assert_int_equal(pipe(ready), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL); /* a test that fails leaves nobody behind */
@@ -122,7 +122,7 @@ static int with_sev(void)
 		return 77;
 	if (vm_check_confidential(&vm, &err))
 		return 1;
-	fd = open("/dev/sev", O_RDWR | O_CREAT, 0600);
+	fd = open("/dev/sev", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0 || vm_check_confidential(&vm, &err) != -EACCES)
 		return 2;
 	if (err.code != ERR_TARGET_SEALED || !strstr(err.msg, "AMD SEV"))
