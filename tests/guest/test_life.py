@@ -38,6 +38,7 @@ def given_back(g, d, truth, sites, name="g"):
 
 def test_hotplug():
     """Memory, in which stacks and the agent come to lie; a CPU, whose calls are recorded."""
+    long_only()
     extra = ["-m", "slots=2,maxmem=2G", "-smp", "maxcpus=4"]
     with Guest("cloud-6.1", mem=256, extra=extra) as g, Daemon() as d:
         truth, sites = attach(g, d)
