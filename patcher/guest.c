@@ -24,6 +24,8 @@
 #include <string.h>
 #include <time.h>
 
+#define LATE_STOP_NS (50 * NSEC_PER_MSEC)
+
 void guest_sleep_ns(u64 ns)
 {
 	struct timespec ts = { (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
@@ -34,14 +36,19 @@ void guest_sleep_ns(u64 ns)
 
 int guest_pause(struct guest *g, struct err *err)
 {
-	int rc = 0;
+	u64 deadline = monotonic_ns() + GUEST_PAUSE_NS;
+	bool late = false;
+	int rc;
 
-	for (int i = 0; i < GUEST_PAUSE_TRIES; i++) {
+	for (;;) {
 		rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
-		if (rc != -ETIMEDOUT)
-			break;
+		late |= rc == -ETIMEDOUT;
+		/* a try that was given up may stop the guest yet, until its VMM comes to that as well */
+		if ((rc != -ETIMEDOUT && (rc != -EBUSY || !late)) || monotonic_ns() >= deadline)
+			return rc;
+		if (rc == -EBUSY)
+			guest_sleep_ns(LATE_STOP_NS);
 	}
-	return rc;
 }
 
 int guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err)
