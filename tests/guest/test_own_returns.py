@@ -135,7 +135,7 @@ def test_own_returns(flavour):
         truth, sites = attach(g, d)
         b = Bed(g, d)
         assert is_jumped_to(b)
-        # the guest's own function_graph takes a minute: the short run has it over our sites in test_own_tracing
+        # the guest's own function_graph takes a minute: the short run has it in test_own_tracing
         for kind in (Kretprobe, OwnGraph) if LONG else (Kretprobe,):
             for ours, theirs in (OUTER, INNER), (INNER, OUTER):
                 print(f"{flavour}: ours on {ours}, {kind.name} on {theirs}")
