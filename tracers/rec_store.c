@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/io.h"
 #include "tracers/rec_varint.h"
 
 #include <errno.h>
@@ -57,27 +58,9 @@ struct rec_store {
 _Static_assert(sizeof(struct store_block) == 48, "part of the file format");
 /* clang-format on */
 
-static int write_all(int fd, u64 off, const void *data, size_t len, bool seek)
-{
-	const char *p = data;
-
-	while (len) {
-		ssize_t n = seek ? pwrite(fd, p, len, (off_t)off) : write(fd, p, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -ENOSPC;
-		p += n;
-		off += (u64)n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int append(struct rec_store *s, const void *data, size_t len)
 {
-	int r = write_all(s->fd, 0, data, len, false);
+	int r = io_write(s->fd, data, len);
 
 	if (!r)
 		s->off += len;
@@ -210,24 +193,6 @@ static void index_join(struct rec_store *s, const struct run *was, const struct 
 	s->index.len -= sizeof(*e);
 }
 
-static int read_all(int fd, u64 off, void *data, size_t len)
-{
-	char *p = data;
-
-	while (len) {
-		ssize_t n = pread(fd, p, len, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		p += n;
-		off += (u64)n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /*
  * @l becomes part of the dropped block before it; else the pieces of pages that small blocks end in are never
  * given back. Definitions between the two, @keep bytes, go to where the dropped one begins, whose bytes are
@@ -246,15 +211,14 @@ static int join(struct rec_store *s, const struct live *l, u64 gone)
 	    now.end - now.off - sizeof(h) > ZSTD_compressBound(STORE_BLOCK_MAX) ||
 	    now.off + sizeof(h) > was.end)
 		return 0;
-	if (keep && read_all(s->fd, was.end, s->packed, keep) < 0)
+	if (keep && io_read_at(s->fd, was.end, s->packed, keep) < 0)
 		return 0; /* not open for reading */
-	r = keep ? write_all(s->fd, was.off + sizeof(h), s->packed + sizeof(h), keep - sizeof(h),
-			     true)
+	r = keep ? io_write_at(s->fd, was.off + sizeof(h), s->packed + sizeof(h), keep - sizeof(h))
 		 : 0;
 	if (!r)
-		r = write_all(s->fd, now.off, &h, sizeof(h), true);
+		r = io_write_at(s->fd, now.off, &h, sizeof(h));
 	if (!r && keep)
-		r = write_all(s->fd, was.off, s->packed, sizeof(h), true);
+		r = io_write_at(s->fd, was.off, s->packed, sizeof(h));
 	if (r)
 		return r;
 	index_join(s, &was, l, &now);
@@ -280,7 +244,7 @@ static int drop_oldest(struct rec_store *s)
 		s->run = (struct run){ l->off, hole + l->packed_len, l->first_seq, gone };
 		h = dropped_head(&s->run, l->time_ns);
 		/* the head first: a block without its bytes must not look damaged */
-		r = write_all(s->fd, l->off, &h, sizeof(h), true);
+		r = io_write_at(s->fd, l->off, &h, sizeof(h));
 	}
 	hole = MAX(hole, s->run.off + sizeof(h));
 	if (r >= 0 && fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)hole,

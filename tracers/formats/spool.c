@@ -3,6 +3,7 @@
 #include "tracers/formats/spool.h"
 
 #include "base/cleanup.h"
+#include "base/io.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,38 +73,6 @@ static int open_file(struct spool *s)
 	return unlink(path) ? -errno : 0;
 }
 
-static int write_at(struct spool *s, u64 off, const u8 *p, size_t len)
-{
-	while (len) {
-		ssize_t n = pwrite(s->fd, p, len, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -ENOSPC;
-		p += n;
-		off += (u64)n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
-static int read_at(struct spool *s, u64 off, u8 *p, size_t len)
-{
-	while (len) {
-		ssize_t n = pread(s->fd, p, len, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		p += n;
-		off += (u64)n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /* The full block of @st goes to its place in the file, and a next one gets its own. */
 static int flush_block(struct spool *s, struct spool_stream *st)
 {
@@ -118,7 +87,7 @@ static int flush_block(struct spool *s, struct spool_stream *st)
 		st->first = st->last = ++s->n_blocks;
 	next = ++s->n_blocks;
 	memcpy(st->block + s->block - LINK, &next, LINK);
-	r = write_at(s, (st->last - 1) * s->block, st->block, s->block);
+	r = io_write_at(s->fd, (st->last - 1) * s->block, st->block, s->block);
 	st->last = next;
 	st->used = 0;
 	return r;
@@ -165,7 +134,7 @@ static int next_block(struct spool *s, const struct spool_stream *st, struct spo
 			memcpy(p->block, st->block, p->len);
 		return 0;
 	}
-	r = read_at(s, (p->next - 1) * s->block, p->block, s->block);
+	r = io_read_at(s->fd, (p->next - 1) * s->block, p->block, s->block);
 	memcpy(&p->next, p->block + room, LINK);
 	return r;
 }
