@@ -176,7 +176,9 @@ class SmallQemuGuest(SmallGuest):
                 "-machine", "pc,memory-backend=ram", "-object",
                 f"memory-backend-memfd,id=ram,share=on,size={self.mem}M",
                 # for an AMD its kernel would use x87 instructions, which not every nested KVM has
-                "-cpu", "qemu64,vendor=GenuineIntel", "-smp", str(self.cpus), "-m", f"{self.mem}M",
+                "-cpu", "qemu64,vendor=GenuineIntel",
+                # the firmware's MP table has one CPU a socket
+                "-smp", f"{self.cpus},sockets={self.cpus}", "-m", f"{self.mem}M",
                 "-kernel", kernel, "-initrd", initrd, "-append", boot_line(self.append), "-chardev",
                 f"socket,id=com,path={self.socket_path},server=on,wait=off,logfile={self.console_path}",
                 "-serial", "chardev:com", "-qmp", f"unix:{self.qmp_path},server=on,wait=off", "-no-reboot"]
