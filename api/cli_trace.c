@@ -48,8 +48,13 @@ static void stacks(const json_t *doc)
 /* What was asked for, but is not traced. */
 static void say_skipped(const json_t *doc)
 {
-	long long n = number(doc, "skipped");
+	long long n = number(doc, "skipped"), unheeded = number(doc, "unheeded");
 
+	if (unheeded)
+		fprintf(stderr,
+			"%lld function%s of modules that came later %s traced without all that was asked "
+			"(callers, arguments ...): there was no room\n",
+			unheeded, unheeded == 1 ? "" : "s", unheeded == 1 ? "is" : "are");
 	if (n)
 		fprintf(stderr,
 			"%lld matching function%s left alone: in use by the guest's own tracing, "

@@ -94,7 +94,8 @@ static json_t *life_doc(struct trace_entry *t, const struct trace_info *i)
 	char next[24];
 
 	registry_continued_by(t, next);
-	return json_pack("{s:I, s:o}", "taken", (json_int_t)i->n_taken, "continued_by",
+	return json_pack("{s:I, s:I, s:o}", "taken", (json_int_t)i->n_taken, "unheeded",
+			 (json_int_t)i->n_unheeded, "continued_by",
 			 next[0] ? json_string(next) : json_null());
 }
 

@@ -39,6 +39,19 @@ static bool may_tell_losses(const struct trace_entry *t, const struct trace_info
 					    monotonic_ns() - t->lost_told_ns >= LOSSES_NS);
 }
 
+/* Told when there are more than before; it may have been fewer meanwhile. */
+static void look_at_unheeded(struct watch *w, struct trace_entry *t, const struct trace_info *i)
+{
+	json_t *more;
+
+	if (i->n_unheeded > t->unheeded_told) {
+		more = trace_event(t);
+		json_object_set_new(more, "count", json_integer((json_int_t)i->n_unheeded));
+		events_add(w->on.events, "functions_unheeded", more);
+	}
+	t->unheeded_told = i->n_unheeded;
+}
+
 /* This thread alone touches what was told. */
 static void look_at_trace(struct watch *w, struct trace_entry *t)
 {
@@ -56,6 +69,7 @@ static void look_at_trace(struct watch *w, struct trace_entry *t)
 		t->lost_told = i.n_lost;
 		t->lost_told_ns = monotonic_ns();
 	}
+	look_at_unheeded(w, t, &i);
 	if (i.state != TRACE_FAILED || t->failure_told)
 		return;
 	t->failure_told = true;

@@ -441,48 +441,80 @@ static u32 heeded(const struct guest *g, u32 what)
 	return options & AGENT_OPT_TASKS ? what : what & ~(u32)AGENT_SITE_NOTRACE;
 }
 
-static int put_late(struct guest *g, struct agent_site *table, const struct agent_site *site,
-		    size_t *no_place, struct err *err)
+static u32 told(const struct agent_header *h, const struct agent_site *table, u32 ip)
 {
-	const struct agent_header *h = &g->agent.header;
+	u32 i = h->site_slots ? agent_site_slot(h, ip) : 0;
+
+	for (u32 n = 0; h->site_slots && n < AGENT_SITE_PROBES; n++) {
+		if (table[i].ip == ip)
+			return table[i].what;
+		if (!table[i].ip)
+			break;
+		i = (i + 1) & (h->site_slots - 1);
+	}
+	return 0;
+}
+
+void options_late_init(struct options_late *l)
+{
+	l->stacks = l->n_unheeded = 0;
+	for (u32 i = 0; i < l->h->site_slots; i++)
+		l->stacks +=
+			l->table[i].what & AGENT_SITE_STACK && !l->is_dead(l->arg, l->table[i].ip);
+}
+
+u32 options_late_site(struct options_late *l, u32 ip, u32 asked, u32 heeded)
+{
+	struct agent_site s = { .ip = ip, .what = heeded };
 	u32 slot;
 
-	if (options_put_late(h, table, *site, is_not_armed, g, &slot))
-		++*no_place;
-	if (slot == h->site_slots)
-		return 0;
-	return agent_write_header(g, h->sites_off + slot * sizeof(*table), &table[slot],
-				  sizeof(*table), err);
+	if (!l->is_dead(l->arg, ip)) {
+		l->n_unheeded += (asked & ~told(l->h, l->table, ip)) != 0;
+		return l->h->site_slots;
+	}
+	if (l->stacks >= l->max_stacks)
+		s.what &= ~(u32)AGENT_SITE_STACK;
+	if (options_put_late(l->h, l->table, s, l->is_dead, l->arg, &slot))
+		s.what = 0;
+	l->stacks += (s.what & AGENT_SITE_STACK) != 0;
+	l->n_unheeded += (asked & ~s.what) != 0;
+	return slot;
 }
 
 int options_more_sites(struct guest *g, const u32 *site, size_t n, const struct tracing_opts *opts,
-		       struct err *err)
+		       size_t *n_unheeded_ret, struct err *err)
 {
 	const struct agent_header *h = &g->agent.header;
-	size_t bytes = h->site_slots * sizeof(struct agent_site), no_place = 0, asked = 0;
+	const struct tracing_opts as = { .graph = g->agent.graph };
+	size_t bytes = h->site_slots * sizeof(struct agent_site), at = 0;
 	_cleanup_free_ struct agent_site *table = malloc(bytes + 1);
+	struct options_late l = { .h = h,
+				  .table = table,
+				  .is_dead = is_not_armed,
+				  .arg = g,
+				  .max_stacks = opts ? opts->max_stacks : 0 };
 	int rc = 0;
 
 	if (!table)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for call sites");
 	if (vm_view_read(g->agent.view, h->sites_off, table, bytes))
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's memory");
+	options_late_init(&l);
 	for (size_t i = 0; !rc && i < n; i++) {
-		struct agent_site s = { .ip = (u32)kernel_sites(g->k)[site[i]].ip };
+		u32 asked = 0, slot;
 
 		/* both lists are in the order of sites */
-		while (opts && asked < opts->n_sites && opts->sites[asked].site < site[i])
-			asked++;
-		if (!is_not_armed(g, s.ip))
-			continue;
-		if (opts && asked < opts->n_sites && opts->sites[asked].site == site[i])
-			s.what = heeded(g, opts->sites[asked].what);
-		rc = put_late(g, table, &s, &no_place, err);
+		while (opts && at < opts->n_sites && opts->sites[at].site < site[i])
+			at++;
+		if (opts && at < opts->n_sites && opts->sites[at].site == site[i])
+			asked = opts->sites[at].what & site_mask(&as) & ~(u32)CALL_SITE;
+		slot = options_late_site(&l, (u32)kernel_sites(g->k)[site[i]].ip, asked,
+					 heeded(g, asked));
+		if (slot != h->site_slots)
+			rc = agent_write_header(g, h->sites_off + slot * sizeof(*table),
+						&table[slot], sizeof(*table), err);
 	}
-	if (no_place)
-		log_warn(
-			"%s: the agent's table has no room for what is asked of %zu functions that came later",
-			g->target, no_place);
+	*n_unheeded_ret = l.n_unheeded;
 	return rc;
 }
 

@@ -65,15 +65,39 @@ must_check int options_put_late(const struct agent_header *h, struct agent_site 
 				struct agent_site site, bool (*is_dead)(void *arg, u32 ip),
 				void *arg, u32 *slot_ret);
 
+/* Sites that come while the agent is on: what is asked of them against what there is room for. */
+struct options_late {
+	const struct agent_header *h;
+	struct agent_site *table; /* as the guest has it */
+	bool (*is_dead)(void *arg, u32 ip); /* as options_put_late() */
+	void *arg;
+	size_t stacks, max_stacks; /* sites of @table that have STACK and are armed */
+	size_t n_unheeded;
+};
+
+/** options_late_init - Pure: @l but stacks, n_unheeded is set */
+void options_late_init(struct options_late *l);
+
+/**
+ * options_late_site - what is asked of one site more, or of one that is armed
+ * @asked:  by options
+ * @heeded: of @asked what the agent heeds as it is
+ *
+ * Of an armed one nothing changes. Pure but for @l. Return: the slot that has changed; h->site_slots: none has.
+ */
+u32 options_late_site(struct options_late *l, u32 ip, u32 asked, u32 heeded);
+
 /**
  * options_more_sites - what is asked of those of @site that are not armed; before they are
  * @opts: as tracing_arm_more()
+ * @n_unheeded_ret: see struct tracing_more
  *
  * What an earlier module's function at the same place was asked goes. Context: guest lock held. Return: 0;
- * -ENOMEM; -EINVAL; -ESRCH (vmm.gone). A site that has no place in the table is told plainly, and it is logged.
+ * -ENOMEM; -EINVAL; -ESRCH (vmm.gone). A site that has no place in the table is told plainly.
  */
 must_check int options_more_sites(struct guest *g, const u32 *site, size_t n,
-				  const struct tracing_opts *opts, struct err *err);
+				  const struct tracing_opts *opts, size_t *n_unheeded_ret,
+				  struct err *err);
 
 /** options_armed - after ftrace_make_call(): -EBUSY (conflict) when task switches cannot be told */
 must_check int options_armed(struct guest *g, struct err *err);

@@ -226,12 +226,13 @@ int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, str
 }
 
 int tracing_arm_more(struct guest *g, const u32 *site, size_t n, const struct tracing_opts *opts,
-		     size_t *n_ret, struct err *err)
+		     struct tracing_more *ret, struct err *err)
 {
-	int rc = options_more_sites(g, site, n, opts, err);
+	int rc;
 
-	*n_ret = 0;
-	return rc ? rc : ftrace_make_more(g, site, n, n_ret, err);
+	*ret = (struct tracing_more){ 0 };
+	rc = options_more_sites(g, site, n, opts, &ret->n_unheeded, err);
+	return rc ? rc : ftrace_make_more(g, site, n, &ret->n_armed, err);
 }
 
 bool tracing_taken(struct guest *g, u64 *ret)

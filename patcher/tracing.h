@@ -35,12 +35,19 @@ struct tracing_opts {
 	/* what is asked of single sites; sites that are not armed do not matter */
 	const struct tracing_site *sites;
 	size_t n_sites;
+	size_t max_stacks; /* tracing_arm_more(): of all armed sites so many may have STACK */
 };
 
 struct tracing_site {
 	u32 site; /* index into kernel_sites() */
 	u32 what; /* AGENT_SITE_*: number of arguments, STACK; to function_graph alone ROOT, NOTRACE, RETVAL,
 		     SYSCALL, number + 1 of a capture or of the first step */
+};
+
+/* What tracing_arm_more() did. */
+struct tracing_more {
+	size_t n_armed;
+	size_t n_unheeded; /* of all of @site, armed before or now: of which something is asked that is not told */
 };
 
 struct tracing_counts {
@@ -107,11 +114,13 @@ must_check int tracing_refresh(struct guest *g, bool fresh, struct tracing_count
 
 /**
  * tracing_arm_more - ftrace_make_more() while the agent is on
- * @opts: sites alone is looked at: what is asked of those of @site that are not armed yet. What an option asks
- *        for that no site of the trace's beginning needed is not told; NULL: nothing is asked
+ * @opts: sites and max_stacks alone are looked at: what is asked of those of @site that are not armed yet. What an
+ *        option asks for that no site of the trace's beginning needed is not told, nor what the agent's table has no
+ *        room for; NULL: nothing is asked
  */
 must_check int tracing_arm_more(struct guest *g, const u32 *site, size_t n,
-				const struct tracing_opts *opts, size_t *n_ret, struct err *err);
+				const struct tracing_opts *opts, struct tracing_more *ret,
+				struct err *err);
 
 /** tracing_taken - sites that the guest's own tracing took over since the agent was loaded; it only grows. No
  * lock needed; false: cannot read. */

@@ -95,11 +95,8 @@ static int mark_stack(const struct filter_input *in, const struct trace_opts *op
 		return rc;
 	for (size_t i = 0; i < FILTER_BITMAP_WORDS(in->n); i++)
 		n += (size_t)__builtin_popcountll(m->on[i] & m->stack[i]);
-	if (in->later) { /* those that were there before have theirs */
-		if (n > TRACE_MAX_STACK_SITES)
-			memset(m->stack, 0, FILTER_BITMAP_WORDS(in->n) * sizeof(*m->stack));
+	if (in->later) /* those that were there before have theirs; tracing_arm_more() knows which */
 		return 0;
-	}
 	if (n > TRACE_MAX_STACK_SITES)
 		return err_set(err, -EINVAL, ERR_STACK_FILTER, 0,
 			       "stack traces of %zu functions: at most %d can have them", n,

@@ -10,7 +10,7 @@
 #include "tracers/filter.h"
 
 struct choose_input {
-	/* sites.later: what there are too many of for their callers has none told */
+	/* sites.later: there may be too many whose callers are asked for */
 	struct filter_input sites;
 	/* prototype of a site's function; 0 or -errno: not known */
 	int (*func)(void *arg, const struct ftrace_site *site, struct kernel_func *ret);

@@ -130,6 +130,8 @@ struct trace_info {
 	const char *tracer;
 	size_t n_functions; /* armed */
 	size_t n_skipped; /* matched but left alone: in use by the guest, disabled, denied */
+	/* traced without all that options ask of them (callers, roots ...): their modules came when there was no room */
+	size_t n_unheeded;
 	u64 n_taken; /* sites that the guest's own tracing took over meanwhile, added up */
 	u64 n_records; /* so far; the newest seq */
 	u64 oldest_seq; /* the oldest that a reader can still have */

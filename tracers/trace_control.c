@@ -69,6 +69,7 @@ static int rearm(struct trace *t, const struct trace_opts *opts, struct err *err
 	pthread_mutex_lock(&t->lock);
 	t->info.n_functions = rc ? 0 : counts.n_armed;
 	t->info.n_skipped = rc ? 0 : c.n_skipped + counts.n_skipped;
+	t->info.n_unheeded = 0;
 	pthread_mutex_unlock(&t->lock);
 	return rc;
 }

@@ -136,11 +136,24 @@ void trace_life_begin(struct trace *t)
 	mark(t);
 }
 
+static void note_unheeded(struct trace *t, size_t n)
+{
+	if (n > t->info.n_unheeded)
+		log_warn(
+			"%zu functions of modules are traced without all that options ask of them: "
+			"at most %d can have callers, or the agent's table has no room",
+			n, TRACE_MAX_STACK_SITES);
+	pthread_mutex_lock(&t->lock);
+	t->info.n_unheeded = n;
+	pthread_mutex_unlock(&t->lock);
+}
+
 /* Functions that the trace's globs mean and that were not there before. */
 static int arm_new(struct trace *t, size_t *n_ret, struct err *err)
 {
 	_cleanup_(choice_deinit) struct choice c = { 0 };
-	struct tracing_opts to = { 0 };
+	struct tracing_opts to = { .max_stacks = TRACE_MAX_STACK_SITES };
+	struct tracing_more more = { 0 };
 	int rc;
 
 	*n_ret = 0;
@@ -151,7 +164,11 @@ static int arm_new(struct trace *t, size_t *n_ret, struct err *err)
 		return rc;
 	to.sites = c.what;
 	to.n_sites = c.n_what;
-	return tracing_arm_more(t->g, c.site, c.n, &to, n_ret, err);
+	rc = tracing_arm_more(t->g, c.site, c.n, &to, &more, err);
+	*n_ret = more.n_armed;
+	if (!rc)
+		note_unheeded(t, more.n_unheeded);
+	return rc;
 }
 
 static int look(struct trace *t, struct err *err)

@@ -48,6 +48,8 @@ class Events(DaemonCase):
         failed = next(x for x in self.events() if x["type"] == "trace_failed")
         self.assertEqual((failed["guest"], failed["trace"], failed["code"]), ("d", t, "vmm.gone"))
         lost = self.d.good("POST", f"/v1/traces/{u}/stop")["lost"]
+        unheeded = [x for x in self.events() if x["type"] == "functions_unheeded"]
+        self.assertEqual([(x["trace"], x["count"]) for x in unheeded], [(u, 2)])
         until("all losses are told", lambda: sum(
             x["count"] for x in self.events() if x["type"] == "records_lost") == lost)
         self.d.request("DELETE", "/v1/guests/x")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Modules that come and go while the guest is traced."""
 
+import collections
+
 from daemon import Daemon, problem
 from guest import Guest, Skip, wait_for
 from testlib import LONG, first_kernel, main
@@ -124,11 +126,33 @@ def test_options_of_new_modules():
             d.stop_trace(t)
             d.delete(f"/v1/traces/{t}")
             g.run("hvf-module dummy")
+        too_many_callers(g, d)
         journal_stays_short(g, d)
         assert d.delete("/v1/guests/g")["restore"]["verified"]
         truth.assert_untouched([s for s in sites if s not in truth.module_sites], quiet=True)
         g.assert_alive()
         g.assert_no_warnings()
+
+
+def too_many_callers(g, d):
+    """All but three of the functions that can have their callers are there from the beginning."""
+    g.run(f"rmmod {MODULE}")
+    there = [f for f in d.functions("g") if f["state"] == "ok"]
+    dummy = sum(f["module"] == "dummy" for f in there)
+    count = collections.Counter(f["name"] for f in there)
+    of = ("vfs_", "tcp_", "net", "xfrm_", "blk_")
+    names = sorted(n for n, k in count.items() if k == 1 and n.startswith(of))
+    globs = [*names[:997 - dummy], "*:mod:[dl]*"]
+    t = d.trace("g", globs, tracer="function", mode="overwrite", stack=globs)["id"]
+    before = d.trace_info(t)["functions"]
+    assert before == 997, (before, dummy, len(names))
+    g.run(f"hvf-module {MODULE}")
+    info = d.wait_trace(t, lambda x: x["functions"] > before + 5, 30)
+    n = info["functions"] - before
+    assert info["unheeded"] == n - 3, (info, n)
+    print(f"{before} functions with callers, then {n} more of {MODULE}, {info['unheeded']} of them without")
+    d.stop_trace(t)
+    d.delete(f"/v1/traces/{t}")
 
 
 def journal_stays_short(g, d):

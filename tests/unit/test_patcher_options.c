@@ -200,6 +200,13 @@ static bool is_odd(void *arg, u32 ip)
 	return (ip - IP) / 16 % 2;
 }
 
+static bool is_none(void *arg, u32 ip)
+{
+	(void)arg;
+	(void)ip;
+	return false;
+}
+
 /* While the agent is on: one word each, and whoever else is in the table is found all the time. */
 static void one_more_while_it_is_on(void **state)
 {
@@ -263,6 +270,56 @@ static void what_was_asked_there_before_goes(void **state)
 		-ENOSPC);
 }
 
+/* Callers of so many functions alone, whoever has them; and whoever has less than was asked is counted. */
+static void late_ones_share_what_room_there_is(void **state)
+{
+	struct agent_site table[64] = { 0 };
+	struct agent_header h = header(64);
+	struct options_late l = { .h = &h, .table = table, .is_dead = is_odd, .max_stacks = 3 };
+	const u32 stack = AGENT_SITE_STACK, both = AGENT_SITE_STACK | 2u << AGENT_SITE_ARGS_SHIFT;
+	u32 slot;
+
+	(void)state;
+	assert_int_equal(agent_put_site(&h, table, IP, both), 0);
+	assert_int_equal(agent_put_site(&h, table, IP + 16, stack), 0); /* its module is gone */
+	options_late_init(&l);
+	assert_int_equal(l.stacks, 1);
+	assert_int_equal(options_late_site(&l, IP, both, both), 64); /* is armed, and has it */
+	assert_int_equal(l.n_unheeded, 0);
+	for (u32 n = 0; n < 4; n++) { /* two more are told, two are not */
+		slot = options_late_site(&l, IP + 16 * (2 * n + 3), both, both);
+		assert_int_not_equal(slot, 64);
+		assert_int_equal(table[slot].what, n < 2 ? both : both & ~stack);
+		assert_int_equal(l.n_unheeded, n < 2 ? 0 : n - 1);
+	}
+	assert_int_equal(l.stacks, 3);
+	/* the next look: armed by now as they are */
+	l.is_dead = is_none;
+	options_late_init(&l);
+	l.n_unheeded = 0;
+	for (u32 n = 0; n < 4; n++)
+		assert_int_equal(options_late_site(&l, IP + 16 * (2 * n + 3), both, both), 64);
+	assert_int_equal(l.n_unheeded, 2);
+	/* what the agent as it is does not heed is counted, too; what nobody asks for is not */
+	l.is_dead = is_odd;
+	assert_int_equal(options_late_site(&l, IP + 16 * 21, 0, 0), 64);
+	assert_int_equal(options_late_site(&l, IP + 16 * 23, AGENT_SITE_NOTRACE, 0), 64);
+	assert_int_equal(l.n_unheeded, 3);
+}
+
+static void late_ones_without_a_table(void **state)
+{
+	struct agent_header h = header(0);
+	struct options_late l = { .h = &h, .is_dead = is_odd, .max_stacks = 3 };
+
+	(void)state;
+	options_late_init(&l);
+	assert_int_equal(options_late_site(&l, IP, AGENT_SITE_ROOT, AGENT_SITE_ROOT), 0);
+	assert_int_equal(options_late_site(&l, IP + 16, AGENT_SITE_ROOT, AGENT_SITE_ROOT), 0);
+	assert_int_equal(l.n_unheeded, 2);
+	assert_int_equal(l.stacks, 0);
+}
+
 static void its_name(void **state)
 {
 	(void)state;
@@ -285,6 +342,8 @@ int main(void)
 		cmocka_unit_test(full_tables_say_so),
 		cmocka_unit_test(one_more_while_it_is_on),
 		cmocka_unit_test(what_was_asked_there_before_goes),
+		cmocka_unit_test(late_ones_share_what_room_there_is),
+		cmocka_unit_test(late_ones_without_a_table),
 		cmocka_unit_test(its_name),
 	};
 

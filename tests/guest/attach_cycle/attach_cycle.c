@@ -71,7 +71,7 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 	struct guest_restore r = { 0 };
 	struct guest_info info;
 	u64 reserved = 0, lost = 0, start;
-	size_t more = 0;
+	struct tracing_more more = { 0 };
 	int rc;
 
 	start = monotonic_ns();
@@ -85,7 +85,7 @@ static int cycle(struct guest *g, const u32 *site, size_t n, u64 ms, struct err 
 		rc = tracing_arm_more(g, site + n - n / 2, n / 2, NULL, &more, err);
 	if (rc)
 		return rc;
-	counts.n_armed += more;
+	counts.n_armed += more.n_armed;
 	printf("armed %zu in %.1f ms", counts.n_armed, (double)(monotonic_ns() - start) / 1e6);
 	rc = trace_for(g, ms, err);
 	start = monotonic_ns();
