@@ -78,8 +78,10 @@ static int close_line(const json_t *doc)
 		fprintf(stderr, "%lld records", number(doc, "records"));
 	calls(json_object_get(doc, "graph"));
 	stacks(json_object_get(doc, "stacks"));
-	fprintf(stderr, ", %lld lost, %lld functions patched, ",
-		number(doc, "lost") + number(doc, "lost_readers"), number(doc, "functions"));
+	fprintf(stderr, ", %lld lost, ", number(doc, "lost") + number(doc, "lost_readers"));
+	if (number(doc, "lost_captures"))
+		fprintf(stderr, "%lld pieces of arguments lost, ", number(doc, "lost_captures"));
+	fprintf(stderr, "%lld functions patched, ", number(doc, "functions"));
 	if (verified)
 		fputs("restored", stderr);
 	else

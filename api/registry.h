@@ -68,7 +68,7 @@ struct trace_entry {
 	struct trace *trace; /* for users only */
 	struct trace_info last; /* once closed: how it ended */
 	atomic_bool switched; /* from one tracer to the other, at some time */
-	u64 lost_told, lost_told_ns, unheeded_told; /* watch.c */
+	u64 lost_told, lost_told_ns, captures_told, captures_told_ns, unheeded_told; /* watch.c */
 	bool failure_told;
 	_Atomic(struct names_kept *) names; /* names_then.c */
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
@@ -77,7 +77,7 @@ struct trace_entry {
 /* Sums over everything there ever was; for /metrics. */
 struct registry_totals {
 	u64 guests_attached, traces_started;
-	u64 records, lost; /* of traces that are closed */
+	u64 records, lost, lost_captures; /* of traces that are closed */
 };
 
 must_check int registry_create(const char *state_dir, struct hub *hub, struct events *events,

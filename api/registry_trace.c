@@ -223,6 +223,7 @@ static void forget(struct trace_entry *t)
 	*at = t->next;
 	reg->totals.records += t->last.n_records;
 	reg->totals.lost += t->last.n_lost;
+	reg->totals.lost_captures += t->last.lost_captures;
 	trace_entry_unref(t);
 	pthread_cond_broadcast(&reg->changed);
 }

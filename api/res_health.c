@@ -103,6 +103,7 @@ static void trace_metrics(struct buf *b, struct registry *reg)
 		trace_get_info(all[i]->trace, &info);
 		totals.records += info.n_records;
 		totals.lost += info.n_lost;
+		totals.lost_captures += info.lost_captures;
 		by_state[info.state]++;
 		registry_trace_put(all[i]);
 	}
@@ -122,6 +123,9 @@ static void trace_metrics(struct buf *b, struct registry *reg)
 	       totals.records);
 	number(b, "hvftrace_lost_records_total", "counter",
 	       "Records lost before they could be drained.", totals.lost);
+	number(b, "hvftrace_lost_captures_total", "counter",
+	       "Pieces of what arguments of system calls point to that there was no room for.",
+	       totals.lost_captures);
 }
 
 void res_metrics(struct request *rq)

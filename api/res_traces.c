@@ -126,12 +126,13 @@ json_t *trace_doc(struct trace_entry *t)
 	if (!doc)
 		return NULL;
 	json_object_update_new(
-		doc, json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "functions",
-			       (json_int_t)i.n_functions, "skipped", (json_int_t)i.n_skipped,
-			       "records", (json_int_t)i.n_records, "oldest_seq",
-			       (json_int_t)i.oldest_seq, "lost", (json_int_t)i.n_lost, "lost_ring",
-			       (json_int_t)i.lost_ring, "lost_torn", (json_int_t)i.lost_torn,
-			       "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
+		doc,
+		json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "functions",
+			  (json_int_t)i.n_functions, "skipped", (json_int_t)i.n_skipped, "records",
+			  (json_int_t)i.n_records, "oldest_seq", (json_int_t)i.oldest_seq, "lost",
+			  (json_int_t)i.n_lost, "lost_ring", (json_int_t)i.lost_ring, "lost_torn",
+			  (json_int_t)i.lost_torn, "lost_captures", (json_int_t)i.lost_captures,
+			  "lost_readers", (json_int_t)atomic_load(&t->lost_readers)));
 	json_object_update_new(doc, life_doc(t, &i));
 	json_object_update_new(
 		doc, json_pack("{s:b, s:o}", "tracing_on", i.state == TRACE_RUNNING && !i.paused,

@@ -33,10 +33,37 @@ static json_t *trace_event(const struct trace_entry *t)
 	return json_pack("{s:s, s:s}", "guest", t->guest->name, "trace", t->id);
 }
 
-static bool may_tell_losses(const struct trace_entry *t, const struct trace_info *i)
+/* What of @now is new, if it is time to tell it; this thread alone touches what was told. */
+static u64 to_tell(const struct trace_info *i, u64 now, u64 *told, u64 *told_ns)
 {
-	return i->n_lost > t->lost_told && (!t->lost_told || i->state != TRACE_RUNNING ||
-					    monotonic_ns() - t->lost_told_ns >= LOSSES_NS);
+	u64 more = now > *told ? now - *told : 0;
+
+	if (!more || (*told && i->state == TRACE_RUNNING && monotonic_ns() - *told_ns < LOSSES_NS))
+		return 0;
+	*told = now;
+	*told_ns = monotonic_ns();
+	return more;
+}
+
+static void tell_losses(struct watch *w, struct trace_entry *t, const struct trace_info *i)
+{
+	u64 records = to_tell(i, i->n_lost, &t->lost_told, &t->lost_told_ns);
+	u64 captures = to_tell(i, i->lost_captures, &t->captures_told, &t->captures_told_ns);
+	json_t *more;
+
+	if (records) {
+		more = trace_event(t);
+		json_object_set_new(more, "count", json_integer((json_int_t)records));
+		json_object_set_new(more, "lost", json_integer((json_int_t)i->n_lost));
+		json_object_set_new(more, "records", json_integer((json_int_t)i->n_records));
+		events_add(w->on.events, "records_lost", more);
+	}
+	if (captures) {
+		more = trace_event(t);
+		json_object_set_new(more, "count", json_integer((json_int_t)captures));
+		json_object_set_new(more, "lost", json_integer((json_int_t)i->lost_captures));
+		events_add(w->on.events, "captures_lost", more);
+	}
 }
 
 /* Told when there are more than before; it may have been fewer meanwhile. */
@@ -52,23 +79,13 @@ static void look_at_unheeded(struct watch *w, struct trace_entry *t, const struc
 	t->unheeded_told = i->n_unheeded;
 }
 
-/* This thread alone touches what was told. */
 static void look_at_trace(struct watch *w, struct trace_entry *t)
 {
 	struct trace_info i = { 0 };
 	json_t *more;
 
 	trace_get_info(t->trace, &i);
-	if (may_tell_losses(t, &i)) {
-		more = trace_event(t);
-		json_object_set_new(more, "count",
-				    json_integer((json_int_t)(i.n_lost - t->lost_told)));
-		json_object_set_new(more, "lost", json_integer((json_int_t)i.n_lost));
-		json_object_set_new(more, "records", json_integer((json_int_t)i.n_records));
-		events_add(w->on.events, "records_lost", more);
-		t->lost_told = i.n_lost;
-		t->lost_told_ns = monotonic_ns();
-	}
+	tell_losses(w, t, &i);
 	look_at_unheeded(w, t, &i);
 	if (i.state != TRACE_FAILED || t->failure_told)
 		return;

@@ -139,6 +139,8 @@ struct trace_info {
 	u64 n_lost; /* all kinds together */
 	u64 lost_ring; /* ring full in the guest, or overwritten there before they were read */
 	u64 lost_torn; /* records whose check failed */
+	/* not in n_lost: of syscalls, pieces of what arguments point to that there was no room for on the host */
+	u64 lost_captures;
 	/* under a threshold n_returns alone counts: those that took as long; the others stay 0 */
 	u64 n_entries, n_returns,
 		n_never; /* function_graph: entries = returns + never + lost_returns +

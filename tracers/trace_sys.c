@@ -124,10 +124,13 @@ void trace_sys_finish(struct trace *t)
 void trace_sys_counts(struct trace *t)
 {
 	struct sys_feed_counts c;
+	struct drain_losses l;
 
 	if (!t->sys || !t->sys->feed)
 		return;
 	sys_feed_get_counts(t->sys->feed, &c);
+	drain_losses(t->drain, &l);
+	t->info.lost_captures = l.captures + c.captures_left_out;
 	t->info.n_calls = c.calls;
 	t->info.n_filtered = c.filtered;
 	t->info.n_unfinished = c.unfinished;

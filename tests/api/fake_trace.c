@@ -7,7 +7,8 @@
  *   fake-fast    as many as a million a second
  *   fake-quiet   none
  *   fake-one     one, and then none
- *   fake-lossy   as fake; each 100th record is lost in the guest and counted; two functions are unheeded
+ *   fake-lossy   as fake; each 100th record is lost in the guest and counted, each 200th one's capture
+ *                on the host; two functions are unheeded
  *   fake-renames the first 40 records are of functions of a module that was unloaded since
  *   fake-reads   each reading of records takes 20 ms
  *   fake-dies    after 200 records its VMM is gone
@@ -135,6 +136,7 @@ static void produce(struct trace *t)
 	i->n_records += t->per_tick;
 	if (t->lost_every)
 		i->lost_ring = i->n_records / t->lost_every;
+	i->lost_captures = i->lost_ring / 2;
 	i->n_unheeded = t->lost_every ? 2 : 0;
 	i->n_lost = i->lost_ring + i->lost_torn;
 	count_calls(t);

@@ -47,11 +47,15 @@ class Events(DaemonCase):
         until("it has failed and lost", lambda: {"trace_failed", "records_lost"} <= set(self.kinds()))
         failed = next(x for x in self.events() if x["type"] == "trace_failed")
         self.assertEqual((failed["guest"], failed["trace"], failed["code"]), ("d", t, "vmm.gone"))
-        lost = self.d.good("POST", f"/v1/traces/{u}/stop")["lost"]
+        until("captures, too", lambda: self.d.get(f"/v1/traces/{u}")["lost_captures"])
+        info = self.d.good("POST", f"/v1/traces/{u}/stop")
+        lost = info["lost"]
         unheeded = [x for x in self.events() if x["type"] == "functions_unheeded"]
         self.assertEqual([(x["trace"], x["count"]) for x in unheeded], [(u, 2)])
         until("all losses are told", lambda: sum(
             x["count"] for x in self.events() if x["type"] == "records_lost") == lost)
+        until("those of captures, too", lambda: sum(
+            x["count"] for x in self.events() if x["type"] == "captures_lost") == info["lost_captures"])
         self.d.request("DELETE", "/v1/guests/x")
         self.assertEqual(self.events()[-1]["code"], "guest.text_changed")
         self.assertEqual(self.kinds().count("trace_failed"), 1)

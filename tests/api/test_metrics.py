@@ -54,7 +54,7 @@ class Metrics(DaemonCase):
         self.d.attach("fake-dies", "b.c-d_e")
         t = self.d.trace("a")
         self.d.trace("b.c-d_e")
-        until("losses and a failure", lambda: self.d.get(f"/v1/traces/{t}")["lost"] and any(
+        until("losses and a failure", lambda: self.d.get(f"/v1/traces/{t}")["lost_captures"] and any(
             x["state"] == "failed" for x in self.d.get("/v1/traces")["items"]))
         doc = self.d.good("POST", f"/v1/traces/{t}/stop")
         m = self.judge(self.text())
@@ -62,6 +62,7 @@ class Metrics(DaemonCase):
         self.assertEqual(m["hvftrace_traces", 'state="failed"'], 1)
         self.assertEqual(m["hvftrace_records_total", None], doc["records"] + 200)
         self.assertEqual(m["hvftrace_lost_records_total", None], doc["lost"])
+        self.assertEqual(m["hvftrace_lost_captures_total", None], doc["lost_captures"])
         self.assertGreater(m["hvftrace_stop_window_max_seconds", 'guest="a"'], 0)
         self.d.good("DELETE", f"/v1/traces/{t}")
         after = self.judge(self.text())

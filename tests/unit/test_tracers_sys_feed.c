@@ -313,6 +313,22 @@ static void piece(u32 pid, u8 arg, u8 what, u64 bits, u32 number, const char *by
 	sys_feed_add(feed, &r);
 }
 
+/* More pieces than a call can have are counted, whoever reads the call. */
+static void left_out(void **state)
+{
+	struct sys_feed_counts c;
+
+	(void)state;
+	enter(7, OPENAT, 1, 2);
+	for (u32 i = 0; i < SYSCALL_CAPTURES + 3; i++)
+		piece(7, (u8)(i % 3), CAPTURE_BYTES, 0, 0, "x", 1, 1);
+	leave(7, OPENAT, 0);
+	assert_int_equal(n_seen, 1);
+	assert_true(seen[0].captures_left_out);
+	sys_feed_get_counts(feed, &c);
+	assert_int_equal(c.captures_left_out, 3);
+}
+
 /* Of the program's memory, in pieces: joined, with NULs behind strings, and cut where something is missing. */
 static void pieces(void **state)
 {
@@ -371,8 +387,8 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(paths),    TEST(two_paths), TEST(tasks),  TEST(compat),    TEST(ends),
-		TEST(filtered), TEST(fixed),     TEST(pieces), TEST(long_path),
+		TEST(paths),    TEST(two_paths), TEST(tasks),    TEST(compat), TEST(ends),
+		TEST(filtered), TEST(fixed),     TEST(left_out), TEST(pieces), TEST(long_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
