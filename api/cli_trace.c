@@ -74,6 +74,9 @@ static int close_line(const json_t *doc)
 	say_skipped(doc);
 	if (json_is_object(syscalls))
 		fprintf(stderr, "%lld system calls", number(syscalls, "calls"));
+	if (number(syscalls, "forgotten"))
+		fprintf(stderr, " (%lld forgotten: too many at once)",
+			number(syscalls, "forgotten"));
 	else
 		fprintf(stderr, "%lld records", number(doc, "records"));
 	calls(json_object_get(doc, "graph"));

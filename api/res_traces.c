@@ -83,9 +83,10 @@ static json_t *calls_doc(const struct trace_info *i)
 {
 	if (!i->tracer || strcmp(i->tracer, "syscalls") != 0)
 		return json_null();
-	return json_pack("{s:I, s:I, s:I, s:I}", "calls", (json_int_t)i->n_calls, "filtered",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "calls", (json_int_t)i->n_calls, "filtered",
 			 (json_int_t)i->n_filtered, "unfinished", (json_int_t)i->n_unfinished,
-			 "orphans", (json_int_t)i->n_orphans);
+			 "forgotten", (json_int_t)i->n_forgotten, "orphans",
+			 (json_int_t)i->n_orphans);
 }
 
 /* Of a guest with a life of its own. */

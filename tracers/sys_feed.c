@@ -258,6 +258,7 @@ void sys_feed_get_counts(const struct sys_feed *f, struct sys_feed_counts *ret)
 	assemble_get_counts(f->assemble, &c);
 	*ret = f->counts;
 	ret->unfinished = c.unfinished;
+	ret->forgotten = c.forgotten;
 	ret->captures_left_out = c.captures_left_out;
 	ret->orphans += c.orphan_returns;
 }

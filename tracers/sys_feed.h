@@ -25,6 +25,7 @@ struct sys_feed_counts {
 	u64 calls; /* handed on */
 	u64 filtered; /* over, but not asked for */
 	u64 unfinished; /* of both: their return was lost */
+	u64 forgotten; /* of unfinished: more were open than there is room for */
 	u64 captures_left_out; /* pieces that their call had no room for */
 	u64 orphans; /* captures and returns without a call: its entry was lost, or the kernel's own doing */
 };

@@ -155,6 +155,7 @@ struct trace_info {
 	/* syscalls; calls are over: kept = n_calls, entries = n_calls + n_filtered + those still inside */
 	u64 n_calls, n_filtered;
 	u64 n_unfinished; /* of both: their return was lost, or nothing followed it */
+	u64 n_forgotten; /* of n_unfinished: more were open at once than the host keeps */
 	u64 n_orphans; /* captures and returns without a call: its entry was lost, or the kernel's own doing */
 	/* host CLOCK_REALTIME when the guest's trace clock was 0, to some ms; 0 before the first record */
 	u64 boot_ns;

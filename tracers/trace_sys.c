@@ -134,6 +134,7 @@ void trace_sys_counts(struct trace *t)
 	t->info.n_calls = c.calls;
 	t->info.n_filtered = c.filtered;
 	t->info.n_unfinished = c.unfinished;
+	t->info.n_forgotten = c.forgotten;
 	t->info.n_orphans = c.orphans;
 }
 

@@ -247,11 +247,51 @@ static void gaps(void **state)
 	assert_int_equal(c.entries, 5);
 	assert_int_equal(c.events, 5);
 	assert_int_equal(c.unfinished, 5);
+	assert_int_equal(c.forgotten, 1);
 	assert_int_equal(c.returns, 2);
 	assert_int_equal(c.orphan_returns, 2);
 	assert_int_equal(c.orphan_captures, 1);
 	assert_int_equal(c.unknown_sites, 1);
 	assert_int_equal(c.lost, 12);
+	assert_int_equal(c.open, 0);
+	assemble_destroy(a);
+}
+
+/* As many tasks as a guest may have waiting: nobody is forgotten up to the limit, whoever else comes and goes. */
+static void room_grows(void **state)
+{
+	struct assemble *a = begin(0, 0);
+	struct assemble_counts c;
+	const u32 n = 65536;
+
+	(void)state;
+	for (u32 pid = 1; pid <= n; pid++) {
+		enter(a, pid, 0x100);
+		if (pid % 3 == 0)
+			capture(a, pid, "abc", false);
+		if (pid % 1000 == 0)
+			assert_int_equal(assemble_open(a, pid / 3 * 3)->n_captures, 1);
+	}
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.open, n);
+	assert_int_equal(c.forgotten, 0);
+	enter(a, n + 1, 0x100);
+	enter(a, n + 2, 0x100);
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.forgotten, 2);
+	assert_int_equal(seen[1].pid, 2);
+	assert_int_equal(seen[1].state, SYSCALL_UNFINISHED);
+	for (u32 pid = 3; pid <= n + 2; pid++) {
+		n_seen = 0;
+		leave(a, pid, 0x100, pid);
+		assert_int_equal(seen[0].state, SYSCALL_RETURNED);
+		assert_int_equal(seen[0].pid, pid);
+		assert_int_equal(seen[0].n_captures, pid <= n && pid % 3 == 0);
+	}
+	leave(a, 1, 0x100, 0);
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.unfinished, 2);
+	assert_int_equal(c.orphan_returns, 1);
 	assert_int_equal(c.open, 0);
 	assemble_destroy(a);
 }
@@ -276,6 +316,32 @@ static void memory_is_bounded(void **state)
 	assert_true(seen[0].captures_left_out);
 	assemble_get_counts(a, &c);
 	assert_int_equal(c.captures_left_out, 6);
+	assemble_destroy(a);
+}
+
+/* 64 MiB for all open calls: what is more is left out, and said, until some of it is handed on. */
+static void so_are_all_calls_together(void **state)
+{
+	struct assemble *a = begin(0, 0);
+	struct assemble_counts c;
+	char text[4097];
+
+	(void)state;
+	memset(text, 'x', 4096);
+	text[4096] = 0;
+	for (u32 pid = 1; pid <= (64u << 20) / 4096 + 3; pid++) {
+		enter(a, pid, 0x100);
+		capture(a, pid, text, false);
+	}
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.captures_left_out, 3);
+	assert_true(assemble_open(a, (64u << 20) / 4096 + 1)->captures_left_out);
+	leave(a, 5, 0x100, 0);
+	capture(a, 6, "y", false);
+	capture(a, 7, text, false);
+	capture(a, 8, "z", false);
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.captures_left_out, 4);
 	assemble_destroy(a);
 }
 
@@ -325,7 +391,9 @@ int main(void)
 		cmocka_unit_test(told_late),
 		cmocka_unit_test(states),
 		cmocka_unit_test(gaps),
+		cmocka_unit_test(room_grows),
 		cmocka_unit_test(memory_is_bounded),
+		cmocka_unit_test(so_are_all_calls_together),
 		cmocka_unit_test(nothing_is_lost_silently),
 	};
 

@@ -8,10 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALLS_DEFAULT 4096u
+#define CALLS_FIRST   1024u /* there is room for so many from the beginning */
+#define CALLS_DEFAULT 65536u
 #define CALLS_MAX     (1u << 20)
-#define KEEP_BYTES    4096u /* a buffer that grew beyond is given back */
-#define NONE          UINT32_MAX
+#define KEEP_BYTES \
+	4096u /* a buffer that grew beyond is given back, and those of calls beyond the first */
+#define BYTES_MAX (64u << 20) /* captures of all open calls */
+#define NONE      UINT32_MAX
 
 struct call {
 	struct syscall_event e;
@@ -23,6 +26,8 @@ struct call {
 struct assemble {
 	struct assemble_opts o;
 	struct call *calls;
+	u32 n; /* of calls; o.n_calls at most */
+	size_t bytes; /* captures of open calls */
 	u32 *hash;
 	u32 hash_mask;
 	u32 free;
@@ -35,30 +40,54 @@ static u32 *bucket(const struct assemble *a, u32 pid)
 	return &a->hash[(pid * 2654435761u >> 7) & a->hash_mask];
 }
 
+/* Room for @n calls, those that are open included. */
+static int set_room(struct assemble *a, u32 n)
+{
+	struct call *calls = reallocarray(a->calls, n, sizeof(*calls));
+	u32 size = 16, *hash;
+
+	if (!calls)
+		return -ENOMEM;
+	a->calls = calls;
+	while (size < n)
+		size *= 2;
+	hash = malloc(size * sizeof(*hash));
+	if (!hash)
+		return -ENOMEM;
+	memset(hash, 0xff, size * sizeof(*hash));
+	free(a->hash);
+	a->hash = hash;
+	a->hash_mask = size - 1;
+	for (u32 i = a->oldest; i != NONE; i = calls[i].newer) {
+		u32 *head = bucket(a, calls[i].e.pid);
+
+		calls[i].next_hash = *head;
+		*head = i;
+	}
+	memset(calls + a->n, 0, (n - a->n) * sizeof(*calls));
+	for (u32 i = n; i-- > a->n;) {
+		calls[i].next_hash = a->free;
+		a->free = i;
+	}
+	a->n = n;
+	return 0;
+}
+
 struct assemble *assemble_create(const struct assemble_opts *opts)
 {
 	struct assemble *a = calloc(1, sizeof(*a));
-	u32 n = opts->n_calls ? MIN(opts->n_calls, CALLS_MAX) : CALLS_DEFAULT, size = 16;
 
 	if (!a)
 		return NULL;
 	a->o = *opts;
-	a->o.n_calls = n;
+	a->o.n_calls = opts->n_calls ? MIN(opts->n_calls, CALLS_MAX) : CALLS_DEFAULT;
 	if (!a->o.data_max || a->o.data_max > SYSCALL_DATA_MAX)
 		a->o.data_max = SYSCALL_DATA_MAX;
-	while (size < n)
-		size *= 2;
-	a->calls = calloc(n, sizeof(*a->calls));
-	a->hash = malloc(size * sizeof(*a->hash));
-	if (!a->calls || !a->hash) {
+	a->oldest = a->newest = a->free = NONE;
+	if (set_room(a, MIN(a->o.n_calls, CALLS_FIRST))) {
 		assemble_destroy(a);
 		return NULL;
 	}
-	memset(a->hash, 0xff, size * sizeof(*a->hash));
-	a->hash_mask = size - 1;
-	for (u32 i = 0; i < n; i++)
-		a->calls[i].next_hash = i + 1 < n ? i + 1 : NONE;
-	a->oldest = a->newest = NONE;
 	return a;
 }
 
@@ -66,7 +95,7 @@ void assemble_destroy(struct assemble *a)
 {
 	if (!a)
 		return;
-	for (u32 i = 0; a->calls && i < a->o.n_calls; i++)
+	for (u32 i = 0; i < a->n; i++)
 		buf_deinit(&a->calls[i].data);
 	free(a->calls);
 	free(a->hash);
@@ -124,7 +153,8 @@ static void emit(struct assemble *a, u32 i, enum syscall_state state)
 	a->counts.events++;
 	a->counts.unfinished += state == SYSCALL_UNFINISHED;
 	a->o.event(a->o.arg, &c->e);
-	if (c->data.cap > KEEP_BYTES || c->data.failed)
+	a->bytes -= c->data.len;
+	if (c->data.cap > KEEP_BYTES || i >= CALLS_FIRST || c->data.failed)
 		buf_deinit(&c->data);
 	c->data = (struct buf){ .data = c->data.data, .cap = c->data.cap };
 	c->next_hash = a->free;
@@ -140,6 +170,17 @@ static void comm_set(char *dst, const char *comm)
 	dst[n] = 0;
 }
 
+/* For one more call. */
+static void make_room(struct assemble *a)
+{
+	if (a->free != NONE)
+		return;
+	if (a->n < a->o.n_calls && !set_room(a, MIN(2 * a->n, a->o.n_calls)))
+		return;
+	a->counts.forgotten++;
+	emit(a, a->oldest, SYSCALL_UNFINISHED);
+}
+
 static void enter(struct assemble *a, const struct syscall_input *in)
 {
 	const struct syscall_entry *entry = syscall_table_at(a->o.table, in->ip);
@@ -152,8 +193,7 @@ static void enter(struct assemble *a, const struct syscall_input *in)
 	}
 	if (i != NONE)
 		emit(a, i, SYSCALL_UNFINISHED);
-	if (a->free == NONE)
-		emit(a, a->oldest, SYSCALL_UNFINISHED);
+	make_room(a);
 	i = a->free;
 	a->free = a->calls[i].next_hash;
 	e = &a->calls[i].e;
@@ -222,7 +262,8 @@ static int capture(struct assemble *a, const struct syscall_input *in)
 	last = continued(call, in);
 	if (last && last->what == CAPTURE_DATA && last->truncated)
 		return 0; /* whose bytes these are is not known any more */
-	if ((!last && call->e.n_captures == SYSCALL_CAPTURES) || c.arg > CAPTURE_RETURN) {
+	if ((!last && call->e.n_captures == SYSCALL_CAPTURES) || c.arg > CAPTURE_RETURN ||
+	    a->bytes >= BYTES_MAX) {
 		call->e.captures_left_out = true;
 		a->counts.captures_left_out++;
 		return 0;
@@ -242,6 +283,7 @@ static int capture(struct assemble *a, const struct syscall_input *in)
 		a->counts.captures_left_out++;
 		return -ENOMEM;
 	}
+	a->bytes += c.len;
 	if (last)
 		join(last, &c, c.len);
 	else

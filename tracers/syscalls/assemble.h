@@ -48,6 +48,7 @@ struct assemble_counts {
 	u64 entries, returns;
 	u64 events; /* handed on */
 	u64 unfinished; /* of these, as their return was lost, or forgotten for want of room */
+	u64 forgotten; /* of unfinished: for want of room; their returns will be orphans */
 	u64 unknown_sites; /* entries of a site that is no handler's; not in entries */
 	u64 orphan_returns, orphan_captures; /* no call was open */
 	u64 captures_left_out;
@@ -57,7 +58,8 @@ struct assemble_counts {
 
 struct assemble_opts {
 	const struct syscall_table *table;
-	u32 n_calls; /* open at once; 0: 4096. One more makes the oldest unfinished */
+	/* Open at once, at most; 0: 65536. One more makes the oldest unfinished. Memory is taken as it is needed. */
+	u32 n_calls;
 	u32 data_max; /* bytes of captures a call; 0: SYSCALL_DATA_MAX */
 	void (*event)(void *arg, const struct syscall_event *e);
 	/* records are missing here; calls open now may be told as unfinished; may be NULL */
