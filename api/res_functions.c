@@ -29,10 +29,10 @@ struct selection {
 	int state; /* enum site_state, -1 for any */
 	u64 limit;
 	u64 from; /* index of the first site to look at */
+	u64 *cost; /* of comparing so far */
 };
 
-/* As a trace's filter would choose it. */
-static bool glob_matches(const struct request *rq, const struct ftrace_site *s)
+bool res_glob_matches(const struct request *rq, const char *name, const char *module, u64 *cost)
 {
 	bool any = false;
 
@@ -40,10 +40,18 @@ static bool glob_matches(const struct request *rq, const struct ftrace_site *s)
 		if (strcmp(rq->query[i].name, "glob") != 0)
 			continue;
 		any = true;
-		if (filter_match(rq->query[i].value ? rq->query[i].value : "", s->name, s->module))
+		if (filter_match_cost(rq->query[i].value ? rq->query[i].value : "", name, module,
+				      cost))
 			return true;
 	}
 	return !any;
+}
+
+bool res_too_costly(u64 cost, struct err *err)
+{
+	return cost > FILTER_MAX_COST &&
+	       err_set(err, -E2BIG, ERR_FILTER_COST, 0,
+		       "glob: it takes too long to compare them with all names");
 }
 
 static bool is_selected(const struct selection *sel, const struct ftrace_site *s)
@@ -52,7 +60,7 @@ static bool is_selected(const struct selection *sel, const struct ftrace_site *s
 		return false;
 	if (sel->module && strcmp(sel->module, s->module ? s->module : "kernel") != 0)
 		return false;
-	return glob_matches(sel->rq, s);
+	return res_glob_matches(sel->rq, s->name, s->module, sel->cost);
 }
 
 static bool parse_cursor(const char *text, u64 *index_ret, u64 *ip_ret)
@@ -137,7 +145,7 @@ static json_t *page(const struct kernel *k, const struct selection *sel)
 	size_t n = kernel_site_count(k), i, last = 0;
 	json_t *items = json_array(), *next = NULL;
 
-	for (i = sel->from; items && i < n; i++) {
+	for (i = sel->from; items && i < n && *sel->cost <= FILTER_MAX_COST; i++) {
 		if (!is_selected(sel, &sites[i]))
 			continue;
 		if (json_array_size(items) == sel->limit) {
@@ -169,10 +177,12 @@ void res_functions_list(struct request *rq)
 	struct err err = { 0 };
 	const struct kernel *k;
 	json_t *doc = NULL;
+	u64 cost = 0;
 	int r;
 
 	if (parse_selection(rq, &sel) < 0)
 		return;
+	sel.cost = &cost;
 	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
 		request_error(rq, &err);
 		return;
@@ -186,8 +196,12 @@ void res_functions_list(struct request *rq)
 		doc = page(k, &sel);
 	guest_unlock(g->guest);
 	registry_guest_put(g);
-	if (r == 0)
+	if (res_too_costly(cost, &err)) {
+		json_decref(doc);
+		request_error(rq, &err);
+	} else if (r == 0) {
 		request_json(rq, 200, doc);
+	}
 }
 
 static json_t *module_doc(const struct kernel_module *m)

@@ -18,6 +18,7 @@ struct selection {
 	u64 limit;
 	u64 from; /* index of the first symbol to look at */
 	u64 address; /* 0: not asked for */
+	u64 *cost; /* of comparing so far */
 };
 
 /* "0x" and hex digits. */
@@ -36,19 +37,9 @@ static bool parse_address(const char *text, u64 *ret)
 
 static bool is_selected(const struct selection *sel, const struct kernel_sym *s)
 {
-	bool any = false;
-
 	if (sel->module && strcmp(sel->module, s->module ? s->module : "kernel") != 0)
 		return false;
-	for (size_t i = 0; i < sel->rq->n_query; i++) {
-		if (strcmp(sel->rq->query[i].name, "glob") != 0)
-			continue;
-		any = true;
-		if (filter_match(sel->rq->query[i].value ? sel->rq->query[i].value : "", s->name,
-				 s->module))
-			return true;
-	}
-	return !any;
+	return res_glob_matches(sel->rq, s->name, s->module, sel->cost);
 }
 
 static int parse_selection(struct request *rq, struct selection *ret)
@@ -105,7 +96,7 @@ static json_t *page(const struct kernel *k, const struct selection *sel)
 	size_t n = kernel_sym_count(k);
 	struct kernel_sym s;
 
-	for (u64 i = sel->from; items && i < n; i++) {
+	for (u64 i = sel->from; items && i < n && *sel->cost <= FILTER_MAX_COST; i++) {
 		kernel_sym_get(k, (size_t)i, &s);
 		if (!is_selected(sel, &s))
 			continue;
@@ -128,9 +119,11 @@ void res_symbols_list(struct request *rq)
 	struct err err = { 0 };
 	const struct kernel *k;
 	json_t *doc;
+	u64 cost = 0;
 
 	if (parse_selection(rq, &sel) < 0)
 		return;
+	sel.cost = &cost;
 	if (registry_guest_get(server_registry(rq->srv), rq->params[0], &g, &err) < 0) {
 		request_error(rq, &err);
 		return;
@@ -140,5 +133,10 @@ void res_symbols_list(struct request *rq)
 	doc = sel.address ? at_address(k, &sel) : page(k, &sel);
 	guest_unlock(g->guest);
 	registry_guest_put(g);
+	if (res_too_costly(cost, &err)) {
+		json_decref(doc);
+		request_error(rq, &err);
+		return;
+	}
 	request_json(rq, 200, doc);
 }

@@ -3,6 +3,9 @@
 #ifndef API_RESOURCES_H
 #define API_RESOURCES_H
 
+#include "base/err.h"
+#include "base/types.h"
+
 struct request;
 
 /* res_health.c */
@@ -29,6 +32,10 @@ void res_guests_release(struct request *rq);
 /* res_functions.c */
 void res_functions_list(struct request *rq);
 void res_modules_list(struct request *rq);
+/** res_glob_matches - by the query's "glob" parameters, as a trace's filter; @cost as filter_match_cost() */
+bool res_glob_matches(const struct request *rq, const char *name, const char *module, u64 *cost);
+/** res_too_costly - was it more than FILTER_MAX_COST? Then @err says so (filter.too_costly) */
+bool res_too_costly(u64 cost, struct err *err);
 
 /* res_symbols.c */
 void res_symbols_list(struct request *rq);

@@ -51,6 +51,7 @@
 	X(ERR_GUEST_GUARD,       "guest.integrity_guard",      409, "the guest checks its own kernel's text; unload that, or leave it alone") \
 	X(ERR_JOURNAL,           "journal.failed",             500, "the state directory must be writable and not full")    \
 	X(ERR_FILTER_EMPTY,      "filter.no_match",            422, "list names with hvftrace functions G GLOB")            \
+	X(ERR_FILTER_COST,       "filter.too_costly",          422, "name the functions, or give fewer globs with shorter classes ([...]) and fewer *") \
 	X(ERR_FILTER_PID,        "filter.no_such_pid",         422, "the pid is one of the guest's, not of the host")       \
 	X(ERR_STACK_FILTER,      "filter.too_many_stacks",     422, "name the functions whose callers are wanted: --func-stack=GLOB, or fewer with -l") \
 	X(ERR_TRACE_LIMIT,       "trace.limit",                409, "one trace at a time a guest: DELETE /v1/traces/ID, or hvftrace detach G --force")    \

@@ -212,29 +212,37 @@ static size_t plain_name(const char *glob)
 	return strcspn(glob, "*?[\\") >= len ? len : 0;
 }
 
-static bool mark_if(const struct filter_input *in, const char *glob, size_t i, u64 *bitmap)
+static bool mark_if(const struct filter_input *in, const char *glob, size_t i, u64 *bitmap,
+		    u64 *cost)
 {
-	if (!filter_match(glob, in->sites[i].name, in->sites[i].module))
+	if (!filter_match_cost(glob, in->sites[i].name, in->sites[i].module, cost))
 		return false;
 	bitmap[i / 64] |= 1ull << (i % 64);
 	return true;
 }
 
-/* The bits of all sites that one glob matches, whatever their state. */
-static bool mark_glob(const struct filter_input *in, const struct index *x, const char *glob,
-		      u64 *bitmap)
+/* One list of globs, and what it has cost so far. */
+struct marking {
+	const struct filter_input *in;
+	const struct index *x;
+	u64 *bitmap;
+	u64 cost, max_cost;
+};
+
+/* The bits of all sites that one glob matches, whatever their state. -E2BIG: too costly */
+static int mark_glob(struct marking *m, const char *glob, bool *any_ret)
 {
-	size_t len = x->head ? plain_name(glob) : 0;
+	size_t len = m->x->head ? plain_name(glob) : 0;
 	bool any = false;
 
 	if (len) {
-		for (u32 i = x->head[hash(glob, len) & x->mask]; i; i = x->next[i - 1])
-			any |= mark_if(in, glob, i - 1, bitmap);
-		return any;
+		for (u32 i = m->x->head[hash(glob, len) & m->x->mask]; i; i = m->x->next[i - 1])
+			any |= mark_if(m->in, glob, i - 1, m->bitmap, &m->cost);
 	}
-	for (size_t i = 0; i < in->n; i++)
-		any |= mark_if(in, glob, i, bitmap);
-	return any;
+	for (size_t i = 0; i < m->in->n && !len && m->cost <= m->max_cost; i++)
+		any |= mark_if(m->in, glob, i, m->bitmap, &m->cost);
+	*any_ret = any;
+	return m->cost > m->max_cost ? -E2BIG : 0;
 }
 
 static int check_wildcards(const char *what, const char *const *globs, size_t n_globs,
@@ -257,7 +265,10 @@ int filter_mark(const struct filter_input *in, const char *what, const char *con
 		size_t n_globs, u64 *bitmap, struct err *err)
 {
 	_cleanup_(index_deinit) struct index x = { 0 };
+	/* later: what was within it must stay so, whatever modules come */
+	struct marking m = { in, &x, bitmap, 0, FILTER_MAX_COST << in->later };
 	int rc = check_wildcards(what, globs, n_globs, err);
+	bool any;
 
 	if (rc)
 		return rc;
@@ -267,7 +278,14 @@ int filter_mark(const struct filter_input *in, const char *what, const char *con
 	for (size_t i = 0; i < n_globs; i++) {
 		if (!*globs[i])
 			return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "empty %s", what);
-		if (!mark_glob(in, &x, globs[i], bitmap) && !in->later)
+		rc = mark_glob(&m, globs[i], &any);
+		if (rc)
+			return err_set(
+				err, rc, ERR_FILTER_COST, 0,
+				"%s: the globs up to \"%.60s\" take too long to compare with "
+				"%zu functions",
+				what, globs[i], in->n);
+		if (!any && !in->later)
 			return no_match(in, what, globs[i], err);
 	}
 	return 0;

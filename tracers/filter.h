@@ -14,6 +14,8 @@
 #define FILTER_BITMAP_WORDS(n) (((n) + 63) / 64)
 /* Globs in one list that are compared with every site, a few milliseconds each: the guest is locked. */
 #define FILTER_MAX_WILDCARDS 256
+/* What comparing one list may cost, in filter_match_cost()'s steps: 256 globs of two stars with 60,000 functions do not. */
+#define FILTER_MAX_COST (512ull << 20)
 
 struct filter_input {
 	const struct ftrace_site *sites;
@@ -33,7 +35,8 @@ struct filter_counts {
  * glob_match - does all of @name match @glob?
  *
  * As ftrace's MATCH_GLOB (Linux v6.1 lib/glob.c): `*`, `?`, `[a-z]`, `[!a-z]`, and `\` takes the
- * next character as it is; a `[` without its `]` is itself. Time: at most |glob| * |name|.
+ * next character as it is; a `[` without its `]` is itself. Time: at most |glob| * |name|, and as much more as classes
+ * are long.
  */
 bool glob_match(const char *glob, const char *name);
 
@@ -44,6 +47,8 @@ bool glob_match(const char *glob, const char *name);
  * @module: NULL for the kernel's own
  */
 bool filter_match(const char *filter, const char *name, const char *module);
+/** filter_match_cost - the same; adds to @cost what it took, in steps of some ns */
+bool filter_match_cost(const char *filter, const char *name, const char *module, u64 *cost);
 
 /**
  * filter_denied - why a recorded function must not be traced, although ftrace has a record of it
@@ -60,7 +65,7 @@ const char *filter_denied(const char *name, u32 version);
  *
  * Return: 0; -ENOENT a glob matches nothing, unless @in->later (filter.no_match; names the glob, and a name
  * much like it if there is one); -EINVAL an empty glob, or more than FILTER_MAX_WILDCARDS that are not a name alone or
- * before ":mod:" (bad_request); -ENOMEM.
+ * before ":mod:" (bad_request); -E2BIG they take longer than FILTER_MAX_COST (filter.too_costly); -ENOMEM.
  */
 must_check int filter_mark(const struct filter_input *in, const char *what,
 			   const char *const *globs, size_t n_globs, u64 *bitmap, struct err *err);

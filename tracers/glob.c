@@ -8,10 +8,10 @@
  * Does @c match the class after the '[' at @p? *end_ret: behind the class; NULL when it never ends.
  * A ']' that comes first is a member.
  */
-static bool match_class(const char *p, char c, const char **end_ret)
+static bool match_class(const char *p, char c, const char **end_ret, u64 *cost)
 {
 	bool negated = *p == '!', found = false;
-	const char *first;
+	const char *first, *begin = p;
 
 	*end_ret = NULL;
 	p += negated;
@@ -24,6 +24,7 @@ static bool match_class(const char *p, char c, const char **end_ret)
 		}
 		found |= lo <= (u8)c && (u8)c <= hi;
 	}
+	*cost += (u64)(p - begin);
 	if (*p != ']')
 		return false;
 	*end_ret = p + 1;
@@ -31,7 +32,7 @@ static bool match_class(const char *p, char c, const char **end_ret)
 }
 
 /* Does @c match the one-character pattern at @p (not a star)? *end_ret: the pattern behind it. */
-static bool match_one(const char *p, char c, const char **end_ret)
+static bool match_one(const char *p, char c, const char **end_ret, u64 *cost)
 {
 	bool match;
 
@@ -40,7 +41,7 @@ static bool match_one(const char *p, char c, const char **end_ret)
 		*end_ret = p + 1;
 		return true;
 	case '[':
-		match = match_class(p + 1, c, end_ret);
+		match = match_class(p + 1, c, end_ret, cost);
 		if (*end_ret)
 			return match;
 		break; /* a plain '[' */
@@ -55,18 +56,19 @@ static bool match_one(const char *p, char c, const char **end_ret)
 	return *p == c;
 }
 
-bool glob_match(const char *glob, const char *name)
+static bool match(const char *glob, const char *name, u64 *cost)
 {
 	const char *star = NULL, *again = NULL, *next;
 
 	/* only the last star ever needs to take more: no recursion */
 	while (*name) {
+		++*cost;
 		if (*glob == '*') {
 			star = ++glob;
 			again = name;
 			if (!*glob)
 				return true;
-		} else if (*glob && match_one(glob, *name, &next)) {
+		} else if (*glob && match_one(glob, *name, &next, cost)) {
 			glob = next;
 			name++;
 		} else if (star) {
@@ -81,15 +83,23 @@ bool glob_match(const char *glob, const char *name)
 	return !*glob;
 }
 
-bool filter_match(const char *filter, const char *name, const char *module)
+bool glob_match(const char *glob, const char *name)
+{
+	u64 cost = 0;
+
+	return match(glob, name, &cost);
+}
+
+bool filter_match_cost(const char *filter, const char *name, const char *module, u64 *cost)
 {
 	const char *mod = strstr(filter, ":mod:");
 	char glob[256];
 	size_t len;
 
+	*cost += 1 + strlen(filter) / 4;
 	if (!mod)
-		return glob_match(filter, name);
-	if (!module || !glob_match(mod + strlen(":mod:"), module))
+		return match(filter, name, cost);
+	if (!module || !match(mod + strlen(":mod:"), module, cost))
 		return false;
 	len = (size_t)(mod - filter);
 	if (!len)
@@ -99,5 +109,12 @@ bool filter_match(const char *filter, const char *name, const char *module)
 		return false;
 	memcpy(glob, filter, len);
 	glob[len] = 0;
-	return glob_match(glob, name);
+	return match(glob, name, cost);
+}
+
+bool filter_match(const char *filter, const char *name, const char *module)
+{
+	u64 cost = 0;
+
+	return filter_match_cost(filter, name, module, &cost);
 }

@@ -74,6 +74,49 @@ static void stars_do_not_explode(void **state)
 	assert_true(glob_match("*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a", name));
 }
 
+/* Long classes behind stars, which each name is compared with from each of its places. */
+static void what_would_take_minutes_is_refused(void **state)
+{
+	enum {
+		SITES = 50000,
+		GLOBS = 256,
+		LONG = 500
+	};
+	static struct ftrace_site many[SITES];
+	static char globs[GLOBS][LONG + 16];
+	static const char *list[GLOBS];
+	static u64 bitmap[FILTER_BITMAP_WORDS(SITES)], none[FILTER_BITMAP_WORDS(SITES)];
+	struct filter_input in = { many, SITES, 6 << 16, false };
+	struct timespec begin, end;
+	struct err err = { 0 };
+
+	(void)state;
+	for (size_t i = 0; i < SITES; i++)
+		many[i] = (struct ftrace_site){ .name = "some_function_of_a_kernel",
+						.state = SITE_OK };
+	for (size_t i = 0; i < GLOBS; i++) {
+		size_t n = (size_t)snprintf(globs[i], sizeof(globs[i]), "*[Q%zu", i);
+
+		memset(globs[i] + n, 'z', LONG);
+		memcpy(globs[i] + n + LONG, "]*", 3);
+		list[i] = globs[i];
+	}
+	many[SITES - 1].name = "Q"; /* so that what matches nothing is no reason */
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	assert_int_equal(filter_mark(&in, "filter", list, GLOBS, none, &err), -E2BIG);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	assert_int_equal(err.code, ERR_FILTER_COST);
+	print_message("%s, after %lld ms\n", err.msg,
+		      (long long)(end.tv_sec - begin.tv_sec) * 1000 +
+			      (end.tv_nsec - begin.tv_nsec) / 1000000);
+	/* as many as there may be of those that people write */
+	for (size_t i = 0; i < GLOBS; i++)
+		snprintf(globs[i], sizeof(globs[i]), "*%c*kernel*", "some_function"[i % 13]);
+	assert_int_equal(filter_mark(&in, "filter", list, GLOBS, bitmap, &err), 0);
+	assert_true(filter_bit(bitmap, 0) && filter_bit(bitmap, SITES - 2));
+	assert_false(filter_bit(bitmap, SITES - 1));
+}
+
 static const struct ftrace_site sites[] = {
 	{ .name = "vfs_read", .state = SITE_OK },
 	{ .name = "vfs_write", .state = SITE_OK },
@@ -289,6 +332,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(globs_as_ftrace_has_them),
 		cmocka_unit_test(stars_do_not_explode),
+		cmocka_unit_test(what_would_take_minutes_is_refused),
 		cmocka_unit_test(selects_by_name_and_module),
 		cmocka_unit_test(counts_what_it_leaves_alone),
 		cmocka_unit_test(names_the_glob_that_matches_nothing),
