@@ -43,7 +43,7 @@ struct guest_entry {
 	char name[NAME_MAX_BYTES + 1];
 	char target[NAME_MAX_TARGET + 1];
 	u64 attached_ns; /* host CLOCK_REALTIME */
-	bool gone_told; /* watch.c */
+	bool gone_told, silent_told; /* watch.c */
 	struct guest *guest; /* for users only */
 };
 

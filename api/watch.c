@@ -15,7 +15,7 @@
 #include <time.h>
 
 #define TRACES_NS (500 * NSEC_PER_MSEC)
-#define GUESTS_NS (5 * NSEC_PER_SEC)
+#define GUESTS_NS (2 * NSEC_PER_SEC)
 #define LOSSES_NS \
 	(10 * NSEC_PER_SEC) /* of a trace that runs: more often would drive other events out */
 
@@ -112,7 +112,20 @@ static void look_at_traces(struct watch *w)
 	free(all);
 }
 
-/* @g->state_told is this thread's alone, too. */
+/* What was told is this thread's alone, too. A guest that is gone has no monitor to wait for. */
+static void look_at_guest(struct watch *w, struct guest_entry *g)
+{
+	bool gone = guest_is_gone(g->guest), silent = !gone && guest_is_silent(g->guest);
+
+	if (gone && !g->gone_told)
+		events_add(w->on.events, "guest_gone", json_pack("{s:s}", "guest", g->name));
+	g->gone_told |= gone;
+	if (!gone && silent != g->silent_told)
+		events_add(w->on.events, silent ? "vmm_silent" : "vmm_answers",
+			   json_pack("{s:s}", "guest", g->name));
+	g->silent_told = silent;
+}
+
 static void look_at_guests(struct watch *w)
 {
 	struct guest_entry **all;
@@ -120,11 +133,7 @@ static void look_at_guests(struct watch *w)
 
 	all = registry_guests(w->on.reg, &n);
 	for (size_t k = 0; all && k < n; k++) {
-		if (guest_is_gone(all[k]->guest) && !all[k]->gone_told) {
-			all[k]->gone_told = true;
-			events_add(w->on.events, "guest_gone",
-				   json_pack("{s:s}", "guest", all[k]->name));
-		}
+		look_at_guest(w, all[k]);
 		registry_guest_put(all[k]);
 	}
 	free(all);

@@ -427,10 +427,18 @@ int guest_refresh(struct guest *g, bool fresh, struct err *err)
 
 int guest_check_stays(struct guest *g, struct err *err)
 {
-	if (!vm_leaves(g->vm))
+	switch (vm_leaves(g->vm)) {
+	case VM_STAYS:
 		return 0;
-	return err_set(err, -EBUSY, ERR_GUEST_LEAVES, 0, "the memory of %s is being copied away",
-		       g->target);
+	case VM_LEAVES:
+		return err_set(err, -EBUSY, ERR_GUEST_LEAVES, 0,
+			       "the memory of %s is being copied away", g->target);
+	default:
+		return err_set(err, -ETIMEDOUT, ERR_VMM_TIMEOUT, 0,
+			       "the monitor of %s does not answer: whether the guest's memory is "
+			       "being copied away is not known, and nothing is changed in it",
+			       g->target);
+	}
 }
 
 struct vm *guest_vm(struct guest *g)

@@ -31,7 +31,8 @@ struct guest_info {
 	char banner[256];
 	char build_id[48];
 	const char *accel; /* "kvm" or "tcg" */
-	const char *state; /* "running", "stopped", "held", "gone" */
+	const char *
+		state; /* "running", "stopped", "held", "gone"; "unknown": the VMM does not answer */
 	pid_t vmm_pid;
 	u32 vcpus;
 	u64 ram_bytes;
@@ -78,13 +79,15 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err);
 must_check int guest_release(struct guest *g, struct err *err);
 
 /**
- * guest_is_gone - has its VMM ended? guest_is_held - does guest_attach() hold it?
+ * guest_is_gone - has its VMM ended? guest_is_held - does guest_attach() hold it? guest_is_silent - did its VMM's
+ * monitor not answer in time when it was asked last?
  *
- * For looking at many guests now and then: neither asks the VMM, nor waits for who has the guest lock; a guest
+ * For looking at many guests now and then: none asks the VMM, nor waits for who has the guest lock; a guest
  * whose lock is taken counts as not held. Context: any thread.
  */
 bool guest_is_gone(const struct guest *g);
 bool guest_is_held(struct guest *g);
+bool guest_is_silent(const struct guest *g);
 
 /** guest_info - a snapshot. Context: any thread; takes the guest lock. */
 void guest_info(struct guest *g, struct guest_info *ret);
@@ -138,7 +141,7 @@ struct kernel *guest_kernel(struct guest *g);
 /**
  * guest_check_stays - may the guest be changed, or is its memory being copied away?
  *
- * Context: guest lock held. Return: 0; -EBUSY (guest.migrating).
+ * Context: guest lock held. Return: 0; -EBUSY (guest.migrating); -ETIMEDOUT the VMM does not say (vmm.timeout).
  */
 must_check int guest_check_stays(struct guest *g, struct err *err);
 

@@ -10,6 +10,11 @@ bool guest_is_gone(const struct guest *g)
 	return !vm_alive(g->vm);
 }
 
+bool guest_is_silent(const struct guest *g)
+{
+	return vm_silent(g->vm);
+}
+
 bool guest_is_held(struct guest *g)
 {
 	bool held;
@@ -27,6 +32,7 @@ void guest_info(struct guest *g, struct guest_info *ret)
 		[VM_RUNNING] = "running", [VM_STOPPED] = "stopped", [VM_GONE] = "gone"
 	};
 	const struct kernel_location *loc;
+	enum vm_state state;
 
 	memset(ret, 0, sizeof(*ret));
 	guest_lock(g);
@@ -36,7 +42,11 @@ void guest_info(struct guest *g, struct guest_info *ret)
 	snprintf(ret->banner, sizeof(ret->banner), "%s", loc->banner);
 	snprintf(ret->build_id, sizeof(ret->build_id), "%s", kernel_build_id(g->k));
 	ret->accel = vm_accel(g->vm) == VM_ACCEL_TCG ? "tcg" : "kvm";
-	ret->state = vm_held(g->vm) ? "held" : states[vm_state(g->vm)];
+	state = vm_held(g->vm) ? VM_STOPPED : vm_state(g->vm);
+	/* a guess from its process is good enough to go on with, but not to be told as a fact */
+	ret->state = vm_held(g->vm)                         ? "held"
+		     : state != VM_GONE && vm_silent(g->vm) ? "unknown"
+							    : states[state];
 	ret->vmm_pid = vm_pid(g->vm);
 	ret->vcpus = vm_vcpu_count(g->vm);
 	for (size_t i = 0; i < vm_ram_count(g->vm); i++)

@@ -212,7 +212,9 @@ static int give_way(struct trace *t, struct err *err)
 	struct err why = { 0 };
 	int rc = guest_check_stays(t->g, err);
 
-	if (!rc)
+	if (rc == -ETIMEDOUT && err)
+		*err = why; /* who looks after guests tells it; sites go back once it is known that the guest goes */
+	if (!rc || rc == -ETIMEDOUT)
 		return 0;
 	if (tracing_disarm(t->g, &restore, &why))
 		log_error("%s", why.msg);

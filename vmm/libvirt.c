@@ -119,7 +119,8 @@ static enum vm_state libvirt_state(struct vm *vm)
 	note_events(vm);
 	if (run == LV_RUN_ENDED)
 		return poll(&p, 1, DYING_MS) > 0 ? VM_GONE : VM_STOPPED;
-	if (vm->accel == VM_ACCEL_KVM && run != LV_RUN_UNKNOWN)
+	/* a monitor that did not answer is asked again: else nobody might learn that it does */
+	if (vm->accel == VM_ACCEL_KVM && run != LV_RUN_UNKNOWN && !qmp_silent(priv->qemu.q))
 		return run == LV_RUN_RUNNING ? VM_RUNNING : VM_STOPPED;
 	state = qemu_state(vm);
 	if (vm->accel == VM_ACCEL_KVM && state != VM_GONE)
@@ -150,6 +151,7 @@ const struct vm_ops vm_ops_libvirt = {
 	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
 	.leaves = qemu_leaves,
+	.silent = qemu_silent,
 	.saved = libvirt_saved,
 	.list_ram = qemu_list_ram,
 };

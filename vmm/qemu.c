@@ -370,7 +370,7 @@ void qemu_detach(struct vm *vm)
 }
 
 /* query-migrate (qapi/migration.json MigrationStatus): those in which memory goes, or has gone. */
-bool qemu_leaves(struct vm *vm)
+enum vm_leaving qemu_leaves(struct vm *vm)
 {
 	static const char *const on_its_way[] = {
 		"setup",           "active",          "pre-switchover",   "device",
@@ -381,14 +381,22 @@ bool qemu_leaves(struct vm *vm)
 	const char *status;
 	json_t *value = NULL;
 	bool leaves = false;
+	int rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, NULL);
 
-	if (qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, NULL))
-		return false;
+	if (rc)
+		return rc == -ETIMEDOUT ? VM_LEAVING_UNKNOWN : VM_STAYS;
 	status = json_string_value(json_object_get(value, "status"));
 	for (size_t i = 0; status && i < ARRAY_SIZE(on_its_way); i++)
 		leaves = leaves || strcmp(status, on_its_way[i]) == 0;
 	json_decref(value);
-	return leaves;
+	return leaves ? VM_LEAVES : VM_STAYS;
+}
+
+bool qemu_silent(const struct vm *vm)
+{
+	const struct qemu_priv *priv = vm->priv;
+
+	return qmp_silent(priv->q);
 }
 
 /* Whether it runs; an error of QMP is told apart. */
@@ -537,5 +545,6 @@ const struct vm_ops vm_ops_qemu = {
 	.threads = qemu_host_threads,
 	.vcpu_regs = qemu_vcpu_regs,
 	.leaves = qemu_leaves,
+	.silent = qemu_silent,
 	.list_ram = qemu_list_ram,
 };

@@ -39,7 +39,8 @@ must_check int qemu_adopt(struct vm *vm, struct err *err);
 
 void qemu_detach(struct vm *vm); /* frees vm->priv */
 enum vm_state qemu_state(struct vm *vm);
-bool qemu_leaves(struct vm *vm);
+enum vm_leaving qemu_leaves(struct vm *vm);
+bool qemu_silent(const struct vm *vm);
 must_check int qemu_list_ram(struct vm *vm, struct err *err);
 must_check int qemu_pause(struct vm *vm, u64 timeout_ns, struct err *err);
 must_check int qemu_resume(struct vm *vm, struct err *err);

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -29,6 +30,7 @@ struct qmp {
 	struct qmp_scan scan; /* of the message that @in begins with */
 	u64 id; /* of the last command; late answers to earlier ones are dropped */
 	bool dead;
+	atomic_bool silent; /* the last command got no answer in time */
 };
 
 ssize_t qmp_scan_object(struct qmp_scan *scan, const char *data, size_t len)
@@ -307,6 +309,7 @@ int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret, 
 
 	pthread_mutex_lock(&q->lock);
 	rc = command_locked(q, command, args, ret, timeout_ns, err);
+	q->silent = rc == -ETIMEDOUT;
 	pthread_mutex_unlock(&q->lock);
 	json_decref(args);
 	return rc;
@@ -438,6 +441,11 @@ void qmp_close(struct qmp *q)
 	buf_deinit(&q->in);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
+}
+
+bool qmp_silent(const struct qmp *q)
+{
+	return q->silent;
 }
 
 int qmp_fd(const struct qmp *q)

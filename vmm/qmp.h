@@ -44,6 +44,8 @@ must_check int qmp_open(const char *path, u64 timeout_ns, struct qmp **ret, stru
 /** qmp_open_fd - the same on a connected socket, which is owned from here on, also on failure */
 must_check int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err);
 void qmp_close(struct qmp *q);
+/** qmp_silent - did the last command get no answer in time? Context: any thread */
+bool qmp_silent(const struct qmp *q);
 int qmp_fd(const struct qmp *q); /* -1 when a transport carries it */
 
 /* A manager's way to QEMU's monitor: whole commands and whole answers. */

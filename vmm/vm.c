@@ -154,9 +154,14 @@ u32 vm_vcpu_count(const struct vm *vm)
 	return vm->n_vcpus;
 }
 
-bool vm_leaves(struct vm *vm)
+enum vm_leaving vm_leaves(struct vm *vm)
 {
-	return vm->ops->leaves && vm_alive(vm) && vm->ops->leaves(vm);
+	return vm->ops->leaves && vm_alive(vm) ? vm->ops->leaves(vm) : VM_STAYS;
+}
+
+bool vm_silent(const struct vm *vm)
+{
+	return vm->ops->silent && vm->ops->silent(vm);
 }
 
 bool vm_was_saved(struct vm *vm)

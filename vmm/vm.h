@@ -95,12 +95,26 @@ bool vm_alive(const struct vm *vm);
 /** vm_state - what the guest does now; asks the VMM, or /proc for pid: targets */
 enum vm_state vm_state(struct vm *vm);
 
+enum vm_leaving {
+	VM_STAYS,
+	VM_LEAVES,
+	VM_LEAVING_UNKNOWN, /* the VMM did not answer in time; what keeps its monitor may be just that */
+};
+
 /**
  * vm_leaves - is the guest's memory being copied away (a migration, a snapshot of the running guest)?
  *
- * What we write then may miss the copy. Asks the VMM; false where it cannot be asked. Context: no window open.
+ * What we write then may miss the copy. Asks the VMM; VM_STAYS where it cannot be asked: a pid: target, or a
+ * domain whose libvirtd is away, without which it is not migrated either. Context: no window open.
  */
-bool vm_leaves(struct vm *vm);
+enum vm_leaving vm_leaves(struct vm *vm);
+
+/**
+ * vm_silent - did the VMM's monitor not answer in time when it was asked last?
+ *
+ * A guest under KVM may still be traced and let go then. Context: any thread; nobody is asked.
+ */
+bool vm_silent(const struct vm *vm);
 
 /** vm_was_saved - has the VMM ended after it saved the guest's memory, from which that may run on? */
 bool vm_was_saved(struct vm *vm);

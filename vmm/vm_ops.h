@@ -93,7 +93,9 @@ struct vm_ops {
 	/* optional; no window is open */
 	int (*vcpu_regs)(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err);
 	/* optional; no window is open */
-	bool (*leaves)(struct vm *vm);
+	enum vm_leaving (*leaves)(struct vm *vm);
+	/* optional; nobody is asked; any thread */
+	bool (*silent)(const struct vm *vm);
 	/* optional; the process has ended, or is about to */
 	bool (*saved)(struct vm *vm);
 	/* optional; no window is open; vm_mem_add() for each region of RAM that there is now */

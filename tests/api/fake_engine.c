@@ -6,6 +6,7 @@
  *   qemu:/fake              a guest with 1000 functions, 1000 records a second
  *   qemu:/fake-ANYTHING     the same, and see fake_trace.c for what tracing it does
  *   qemu:/fake-gate         attaching waits for the file that HVFTRACE_FAKE_GATE names
+ *   qemu:/fake-silent       its VMM does not answer while there is the file that HVFTRACE_FAKE_GATE names
  *   qemu:/fake-boots        not booted at the first two tries
  *   qemu:/fake-detach       detaching fails, guest.text_changed
  *   qemu:/err/CODE          attaching fails with this code
@@ -194,7 +195,9 @@ void guest_info(struct guest *g, struct guest_info *ret)
 		.banner = "Linux version 6.1.0-fake (f\xff) #1 SMP",
 		.build_id = "0123456789abcdef",
 		.accel = "tcg",
-		.state = g->held ? "held" : "running",
+		.state = g->held              ? "held"
+			 : guest_is_silent(g) ? "unknown"
+					      : "running",
 		.vmm_pid = 4242,
 		.vcpus = 2,
 		.ram_bytes = 512ull << 20,
@@ -216,6 +219,11 @@ void guest_info(struct guest *g, struct guest_info *ret)
 	};
 	memcpy(ret->target, g->target, MIN(sizeof(ret->target) - 1, strlen(g->target)));
 	pthread_mutex_unlock(&g->lock);
+}
+
+bool guest_is_silent(const struct guest *g)
+{
+	return fake_is(g, "fake-silent") && !access(getenv("HVFTRACE_FAKE_GATE"), F_OK);
 }
 
 bool guest_is_gone(const struct guest *g)

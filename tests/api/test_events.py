@@ -60,6 +60,16 @@ class Events(DaemonCase):
         self.assertEqual(self.events()[-1]["code"], "guest.text_changed")
         self.assertEqual(self.kinds().count("trace_failed"), 1)
 
+    def test_a_monitor_that_does_not_answer(self):
+        self.d.attach("fake-silent", "s")
+        self.d.gate.touch()
+        until("it is said", lambda: self.kinds()[-1] == "vmm_silent", 20)
+        self.assertEqual(self.d.get("/v1/guests/s")["state"], "unknown")
+        self.d.gate.unlink()
+        until("that it answers, too", lambda: self.kinds()[-1] == "vmm_answers", 20)
+        self.assertEqual(self.kinds()[-2:], ["vmm_silent", "vmm_answers"])
+        self.assertEqual(self.d.get("/v1/guests/s")["state"], "running")
+
     def test_streams(self):
         with self.stream() as s:
             items = (x for x in s if x["type"] != "heartbeat")

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest whose memory is copied away: refused, and a trace that runs gives way."""
 
+import os
+import threading
+
 from daemon import Daemon, problem
-from guest import Guest, wait_for
+from guest import Guest, Skip, wait_for
 from testlib import LONG, main
 from truth import attach
 
@@ -55,6 +58,42 @@ def detached_meanwhile(g, d, truth, sites):
     wait_for("the journal is done", lambda: not d.journals(), 60)
     g.assert_alive()
     d.attach(g, "g")
+
+
+def test_a_monitor_that_does_not_answer():
+    """QEMU's main thread waits in open(): whether the guest goes away is not known, so nothing is armed."""
+    if not LONG:
+        raise Skip("boots a guest of its own; HVF_LONG=1 asks for it")
+    with Guest("cloud-6.1") as g, Daemon() as d:
+        truth, sites = attach(g, d)
+        fifo = g.dir / "fifo"
+        os.mkfifo(fifo)
+        dump = threading.Thread(target=g.qmp.command, args=("dump-guest-memory",), kwargs={
+            "paging": False, "protocol": f"file:{fifo}", "begin": 0, "length": 4096})
+        dump.start()
+        try:
+            wait_for("it is said", lambda: d.get("/v1/guests/g")["state"] == "unknown", 60)
+            reply = d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_*"]})
+            problem(reply, 504, "vmm.timeout")
+            wait_for("an event, too", lambda: "vmm_silent" in kinds(d), 30)
+            truth.assert_untouched(sites, quiet=True)
+        finally:
+            with open(fifo, "rb") as f:
+                while f.read(65536):
+                    pass
+            dump.join(60)
+        wait_for("it answers", lambda: d.get("/v1/guests/g")["state"] == "running", 60)
+        wait_for("that is an event, too", lambda: "vmm_answers" in kinds(d), 30)
+        t = d.trace("g", ["vfs_*"])["id"]
+        d.wait_trace(t, lambda x: x["records"] > 100)
+        d.stop_trace(t)
+        assert d.delete("/v1/guests/g")["restore"]["verified"]
+        truth.assert_untouched(sites)
+        g.assert_alive()
+
+
+def kinds(d):
+    return [e["type"] for e in d.get("/v1/events")["items"]]
 
 
 if __name__ == "__main__":

@@ -107,9 +107,9 @@ def test_options_of_new_modules():
         for options in ({"filter": both, "retval": True}, {"filter": [*both, "vfs_read"], "graph": both[1:]},
                         {"filter": both, "stack": both, "tracer": "function"}):
             t = d.trace("g", **{"tracer": "function_graph", "mode": "overwrite", **options})["id"]
-            before = d.trace_info(t)["functions"]
+            gone = len(options["filter"]) - len(both)  # what is no module's
             g.run(f"rmmod dummy; rmmod {MODULE}")
-            gone = d.wait_trace(t, lambda x, n=before: x["functions"] < n, 30)["functions"]
+            d.wait_trace(t, lambda x, n=gone: x["functions"] == n, 30)
             g.run(f"hvf-module {MODULE}")  # and dummy stays away
             d.wait_trace(t, lambda x, n=gone: x["functions"] > n + 5, 30)
             use(g)
