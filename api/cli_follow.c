@@ -18,6 +18,8 @@
 #include <sys/stat.h>
 #include <sys/timerfd.h>
 
+#define STREAM_BUFFER (256L * 1024) /* bytes read at once */
+
 /* Two transfers at once: the stream, and in the end the request that stops the trace. */
 struct follow {
 	struct cli *c;
@@ -132,6 +134,7 @@ static int start_stream(struct follow *w)
 	if (!w->multi || !w->headers || !w->stream)
 		return cli_fail("out of memory");
 	curl_easy_setopt(w->stream, CURLOPT_HTTPHEADER, w->headers);
+	curl_easy_setopt(w->stream, CURLOPT_BUFFERSIZE, STREAM_BUFFER);
 	curl_easy_setopt(w->stream, CURLOPT_WRITEFUNCTION, pass_on);
 	curl_easy_setopt(w->stream, CURLOPT_WRITEDATA, w);
 	curl_multi_add_handle(w->multi, w->stream);

@@ -23,6 +23,7 @@
 
 #define STREAM_BATCH 256 /* records formatted at a time */
 #define STREAM_BLOCK (32ul * 1024)
+#define STREAM_FULL  (STREAM_BLOCK / 2) /* of small records several batches make a block */
 
 struct stream {
 	struct hub_client client;
@@ -221,35 +222,44 @@ static void put_new_losses(struct stream *s, const struct trace_info *i)
 	s->lost_seen = i->n_lost;
 }
 
-/* Format what there is, as a user of the trace. */
-static void fill_from(struct stream *s, struct trace *t)
+/* Up to STREAM_BATCH more records. Return: how many; negative: it is over, or there is a gap. */
+static ssize_t fill_batch(struct stream *s, struct trace *t, const struct trace_info *info)
 {
-	struct trace_info info = { 0 };
-	struct err err = { 0 };
 	struct trace_page page = { .buf = s->recs, .max = STREAM_BATCH };
-	int r;
+	struct err err = { 0 };
+	int r = trace_read(t, s->after, &page, &err);
 
-	/* the state first: when it says "stopped", a read that finds nothing after it is the end */
-	trace_get_info(t, &info);
-	put_new_losses(s, &info);
-	if (s->sys)
-		sys_out_boot(s->sys, info.boot_ns);
-	r = trace_read(t, s->after, &page, &err);
-	if (r == -ESTALE) {
+	if (r == -ESTALE)
 		put_gap(s, page.oldest_seq);
-		return;
-	}
-	if (r < 0) {
-		put_end(s, &info, err_code_name(err.code));
-		return;
-	}
+	else if (r < 0)
+		put_end(s, info, err_code_name(err.code));
+	if (r < 0)
+		return r;
 	for (size_t k = 0; k < page.n; k++) {
 		put_gap(s, s->recs[k].seq);
 		names_then_at(&s->then, s->recs[k].seq);
 		put_record(s, &s->recs[k]);
 		s->after = s->recs[k].seq;
 	}
-	if (page.n || info.state == TRACE_RUNNING)
+	return (ssize_t)page.n;
+}
+
+/* Format what there is, as a user of the trace. */
+static void fill_from(struct stream *s, struct trace *t)
+{
+	struct trace_info info = { 0 };
+	u64 before = s->after;
+	ssize_t n;
+
+	/* the state first: when it says "stopped", a read that finds nothing after it is the end */
+	trace_get_info(t, &info);
+	put_new_losses(s, &info);
+	if (s->sys)
+		sys_out_boot(s->sys, info.boot_ns);
+	do
+		n = fill_batch(s, t, &info);
+	while (n == STREAM_BATCH && s->out.len < STREAM_FULL);
+	if (n || s->after != before || info.state == TRACE_RUNNING)
 		return;
 	put_end(s, &info, info.state == TRACE_FAILED ? err_code_name(info.error.code) : "stopped");
 }
@@ -293,6 +303,8 @@ static bool fill(struct stream *s)
 	if (registry_trace_use(s->trace)) {
 		begin_names(s);
 		fill_from(s, s->trace->trace);
+		if (s->writer)
+			rec_writer_whole(s->writer, &s->out);
 		end_names(s);
 		registry_trace_unuse(s->trace);
 	} else {

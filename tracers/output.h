@@ -174,12 +174,13 @@ must_check int rec_writer_create(const struct output_meta *meta, struct rec_writ
 				 struct err *err);
 void rec_writer_destroy(struct rec_writer *w);
 /*
- * Append to @out what @r needs (names, comm) and the record itself. @out is whole after every call; a
- * chunk in it grows for as long as it stays there. So @out is the writer's alone and is emptied as a
- * whole (buf_reset()): never send a part of it and then add. Batches make small files.
+ * Append to @out what @r needs (names, comm) and the record itself. @out is the writer's alone; before it is
+ * sent comes rec_writer_whole(), and then it is emptied as a whole (buf_reset()): never send a part of it and
+ * then add. Batches make small files. After _head, _lost and _end it is whole without.
  */
 void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_record *r,
 		    const struct output_names *names);
+void rec_writer_whole(struct rec_writer *w, struct buf *out);
 void rec_writer_head(struct rec_writer *w, struct buf *out);
 void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count);
 void rec_writer_end(struct rec_writer *w, struct buf *out, const struct output_meta *meta);

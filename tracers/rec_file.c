@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * The recording writer. Memory: the set of addresses already defined, which the guest's text
- * bounds, and a fixed table of tasks. The chunk under way lies in the caller's buffer and is whole
- * after every call, so the caller may write out and empty the buffer at any time; a chunk goes on
- * for as long as the buffer is not emptied. See rec_format.h.
+ * bounds, and a fixed table of tasks. The chunk under way lies in the caller's buffer, without a length
+ * and a checksum until it ends: a sum over a few bytes at a time takes longer than all else. See rec_format.h.
  */
 #include "tracers/rec_varint.h"
 #include "tracers/rec_writer_priv.h"
@@ -48,6 +47,24 @@ void rec_writer_destroy(struct rec_writer *w)
 	free(w);
 }
 
+/* The chunk under way, if there is one, gets its length and its checksum, and ends. */
+void rec_writer_whole(struct rec_writer *w, struct buf *out)
+{
+	bool open = w->open_type && out->data && out->len == w->open_end;
+	u8 *start, *end;
+
+	w->open_type = 0;
+	if (!open || !buf_reserve(out, REC_CHUNK_TAIL))
+		return;
+	start = (u8 *)out->data + w->open_start;
+	end = (u8 *)out->data + w->open_end;
+	put_u32(start + 1, (u32)(end - start - REC_CHUNK_HEAD));
+	put_u32(end, rec_crc32(rec_crc32(0, start, 1), start + REC_CHUNK_HEAD,
+			       (size_t)(end - start - REC_CHUNK_HEAD)));
+	end[REC_CHUNK_TAIL] = 0;
+	out->len += REC_CHUNK_TAIL;
+}
+
 /*
  * Room for @max more payload bytes in a chunk of @type: the chunk under way, if it is of that type,
  * still at the end of @out and not full; else a new, empty one. NULL: no memory (@out remembers).
@@ -59,34 +76,23 @@ u8 *rec_chunk_open(struct rec_writer *w, struct buf *out, u8 type, size_t max, b
 	u8 *p;
 
 	*new_ret = !go_on;
-	if (go_on) {
-		p = (u8 *)buf_reserve(out, max);
-		return p ? p - REC_CHUNK_TAIL : NULL; /* over the old crc */
-	}
-	w->open_type = 0;
+	if (go_on)
+		return (u8 *)buf_reserve(out, max + REC_CHUNK_TAIL);
+	rec_writer_whole(w, out);
 	p = (u8 *)buf_reserve(out, REC_CHUNK_HEAD + max + REC_CHUNK_TAIL);
 	if (!p)
 		return NULL;
+	*p = type;
 	w->open_type = type;
 	w->open_start = out->len;
-	w->open_end = out->len + REC_CHUNK_HEAD + REC_CHUNK_TAIL;
-	w->open_crc = rec_crc32(0, &type, 1);
-	*p = type;
-	out->len = w->open_end;
+	rec_chunk_grow(w, out, p + REC_CHUNK_HEAD);
 	return p + REC_CHUNK_HEAD;
 }
 
-/* The payload now ends at @end; @added of it is new. Makes the chunk whole again. */
-void rec_chunk_seal(struct rec_writer *w, struct buf *out, const u8 *added, u8 *end)
+void rec_chunk_grow(struct rec_writer *w, struct buf *out, u8 *end)
 {
-	u8 *start = (u8 *)out->data + w->open_start;
-
-	w->open_crc = rec_crc32(w->open_crc, added, (size_t)(end - added));
-	put_u32(start + 1, (u32)(end - start - REC_CHUNK_HEAD));
-	put_u32(end, w->open_crc);
-	end[REC_CHUNK_TAIL] = 0;
-	w->open_end = (size_t)(end + REC_CHUNK_TAIL - (u8 *)out->data);
-	out->len = w->open_end;
+	*end = 0;
+	w->open_end = out->len = (size_t)(end - (u8 *)out->data);
 }
 
 static void chunk_whole(struct rec_writer *w, struct buf *out, u8 type, const void *data,
@@ -95,13 +101,13 @@ static void chunk_whole(struct rec_writer *w, struct buf *out, u8 type, const vo
 	bool is_new;
 	u8 *p;
 
-	w->open_type = 0;
+	rec_writer_whole(w, out);
 	p = rec_chunk_open(w, out, type, len, &is_new);
 	if (!p)
 		return;
 	memcpy(p, data, len);
-	rec_chunk_seal(w, out, p, p + len);
-	w->open_type = 0;
+	rec_chunk_grow(w, out, p + len);
+	rec_writer_whole(w, out);
 }
 
 /* What a record needs of the definitions. */
@@ -218,8 +224,8 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 {
 	struct rec_refs refs = { .task = rec_task_slot(w, out, r) };
 	bool stack = w->meta.stacks && r->stack && has_function(r);
-	u8 *start, *p;
 	bool is_new;
+	u8 *p;
 
 	if (has_function(r))
 		refs.ip = rec_sym_id(w, out, r->ip, names);
@@ -232,7 +238,7 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 	define_functions(w, out, r, names);
 	if (stack)
 		refs.stack = rec_stack_id(w, out, r->stack, names);
-	start = p = rec_chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new);
+	p = rec_chunk_open(w, out, REC_CHUNK_RECORDS, 18 + REC_RECORD_MAX, &is_new);
 	if (!p)
 		return;
 	if (is_new) {
@@ -243,7 +249,7 @@ void rec_writer_add(struct rec_writer *w, struct buf *out, const struct trace_re
 	}
 	p = put_record(p, &w->prev, r, &refs, stack);
 	w->last_seq = r->seq;
-	rec_chunk_seal(w, out, start, p);
+	rec_chunk_grow(w, out, p);
 }
 
 static void add_json_chunk(struct rec_writer *w, struct buf *out, u8 type, json_t *obj)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The recording writer's definitions: names, tasks, stacks, prototypes. See rec_format.h. */
+#include "tracers/comms.h"
 #include "tracers/rec_varint.h"
 #include "tracers/rec_writer_priv.h"
 
@@ -60,11 +61,10 @@ static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
 	u16 name_len = (u16)strnlen(sym.name, REC_NAME_MAX);
 	u16 module_len = (u16)(sym.module ? strnlen(sym.module, REC_NAME_MAX) : 0);
 	bool is_new;
-	u8 *p, *start;
+	u8 *p;
 
-	start = p =
-		rec_chunk_open(w, out, REC_CHUNK_SYM,
-			       8 + 2 * REC_VARINT_MAX + 1 + 2 + name_len + 2 + module_len, &is_new);
+	p = rec_chunk_open(w, out, REC_CHUNK_SYM,
+			   8 + 2 * REC_VARINT_MAX + 1 + 2 + name_len + 2 + module_len, &is_new);
 	if (!p)
 		return;
 	memcpy(p, &addr, 8);
@@ -77,7 +77,7 @@ static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
 	memcpy(p, &module_len, 2);
 	if (module_len)
 		memcpy(p + 2, sym.module, module_len);
-	rec_chunk_seal(w, out, start, p + 2 + module_len);
+	rec_chunk_grow(w, out, p + 2 + module_len);
 }
 
 /* The number of @addr, defined if need be: once more when something else is there now. */
@@ -112,19 +112,19 @@ u32 rec_sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct out
 	return w->seen[h].id_plus_1 - 1;
 }
 
-static bool same_task(const struct task *t, const struct trace_record *r)
+static bool same_task(const struct task *a, const struct task *b)
 {
-	return t->pid == r->pid && t->tgid == r->tgid && t->used &&
-	       !memcmp(t->comm, r->comm, TRACE_COMM_LEN);
+	return a->pid == b->pid && a->tgid == b->tgid && a->used && a->comm[0] == b->comm[0] &&
+	       a->comm[1] == b->comm[1];
 }
 
 static void define_task(struct rec_writer *w, struct buf *out, u32 slot)
 {
 	const struct task *t = &w->tasks[slot];
-	u8 len = (u8)strnlen(t->comm, TRACE_COMM_LEN), *p, *start;
+	u8 len = (u8)strnlen((const char *)t->comm, TRACE_COMM_LEN), *p;
 	bool is_new;
 
-	start = p = rec_chunk_open(w, out, REC_CHUNK_TASK, 3 * REC_VARINT_MAX + 1 + len, &is_new);
+	p = rec_chunk_open(w, out, REC_CHUNK_TASK, 3 * REC_VARINT_MAX + 1 + len, &is_new);
 	if (!p)
 		return;
 	p = put_varint(p, slot);
@@ -132,22 +132,19 @@ static void define_task(struct rec_writer *w, struct buf *out, u32 slot)
 	p = put_varint(p, t->tgid);
 	*p++ = len;
 	memcpy(p, t->comm, len);
-	rec_chunk_seal(w, out, start, p + len);
+	rec_chunk_grow(w, out, p + len);
 }
 
 /* The slot of @r's task, defined if need be: four candidates by hash, the victim goes round. */
 u32 rec_task_slot(struct rec_writer *w, struct buf *out, const struct trace_record *r)
 {
-	struct trace_record key = { .pid = r->pid, .tgid = r->tgid };
-	u64 word[2];
+	struct task key = { .pid = r->pid, .tgid = r->tgid, .used = true };
 	u32 base, slot;
 
-	/* strncpy's padding with zeros is wanted: names compare by all their bytes */
-	memcpy(key.comm, r->comm, strnlen(r->comm, TRACE_COMM_LEN));
+	comms_words(r->comm, key.comm);
 	if (same_task(&w->tasks[w->last_task], &key))
 		return w->last_task;
-	memcpy(word, key.comm, sizeof(word));
-	base = (u32)(((word[0] ^ word[1] ^ key.pid) * 0x9e3779b97f4a7c15) >> 40) %
+	base = (u32)(((key.comm[0] ^ key.comm[1] ^ key.pid) * 0x9e3779b97f4a7c15) >> 40) %
 	       (REC_TASK_SLOTS / TASK_WAYS) * TASK_WAYS;
 	for (slot = base; slot < base + TASK_WAYS; slot++) {
 		if (same_task(&w->tasks[slot], &key))
@@ -157,8 +154,7 @@ u32 rec_task_slot(struct rec_writer *w, struct buf *out, const struct trace_reco
 		;
 	if (slot == base + TASK_WAYS)
 		slot = base + w->victim++ % TASK_WAYS;
-	w->tasks[slot] = (struct task){ .pid = key.pid, .tgid = key.tgid, .used = true };
-	memcpy(w->tasks[slot].comm, key.comm, TRACE_COMM_LEN);
+	w->tasks[slot] = key;
 	define_task(w, out, slot);
 	return w->last_task = slot;
 }
@@ -190,7 +186,7 @@ static void define_enum(struct rec_writer *w, struct buf *out, u64 which,
 	s64 val = (s64)(word << spare) >> spare;
 	struct seen_enum *e = &w->enums[((which ^ (u64)val << 20) * 0x9e3779b97f4a7c15) >> 52];
 	const char *name;
-	u8 *p, *start;
+	u8 *p;
 	bool is_new;
 
 	_Static_assert(ENUM_SLOTS == 1 << (64 - 52), "the hash");
@@ -200,14 +196,14 @@ static void define_enum(struct rec_writer *w, struct buf *out, u64 which,
 	name = names->enumerator(names->arg, v, val);
 	if (!name)
 		return;
-	start = p = rec_chunk_open(w, out, REC_CHUNK_ENUM,
-				   2 * REC_VARINT_MAX + 1 + 2 + REC_VAL_NAME, &is_new);
+	p = rec_chunk_open(w, out, REC_CHUNK_ENUM, 2 * REC_VARINT_MAX + 1 + 2 + REC_VAL_NAME,
+			   &is_new);
 	if (!p)
 		return;
 	p = put_varint(p, (which >> 8) - 1);
 	*p++ = (u8)which;
 	p = put_name(put_varint(p, zigzag(val)), name);
-	rec_chunk_seal(w, out, start, p);
+	rec_chunk_grow(w, out, p);
 }
 
 /* The names of @r's values, where its function's prototype has enums. */
@@ -244,7 +240,7 @@ void rec_define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
 {
 	size_t h = (ip * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
 	struct kernel_func f;
-	u8 *p, *start;
+	u8 *p;
 	bool is_new;
 
 	while (w->seen[h].id_plus_1 && w->seen[h].addr != ip)
@@ -254,9 +250,8 @@ void rec_define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
 	w->seen[h].proto = true;
 	if (!names->func(names->arg, ip, &f))
 		return;
-	start = p =
-		rec_chunk_open(w, out, REC_CHUNK_PROTO,
-			       REC_VARINT_MAX + 2 + (1 + (size_t)f.n_params) * VAL_MAX, &is_new);
+	p = rec_chunk_open(w, out, REC_CHUNK_PROTO,
+			   REC_VARINT_MAX + 2 + (1 + (size_t)f.n_params) * VAL_MAX, &is_new);
 	if (!p)
 		return;
 	w->seen[h].enums = f.ret.kind == KERNEL_VAL_ENUM;
@@ -269,7 +264,7 @@ void rec_define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
 	p = put_val(p, &f.ret);
 	for (u32 i = 0; i < f.n_params; i++)
 		p = put_val(p, &f.params[i]);
-	rec_chunk_seal(w, out, start, p);
+	rec_chunk_grow(w, out, p);
 }
 
 static bool stacks_grow(struct rec_writer *w)
@@ -297,20 +292,19 @@ static bool stacks_grow(struct rec_writer *w)
 static void define_stack(struct rec_writer *w, struct buf *out, const struct trace_stack *s,
 			 const struct output_names *names)
 {
-	u8 n = (u8)MIN(s->n, (u32)UINT8_MAX), *p, *start;
+	u8 n = (u8)MIN(s->n, (u32)UINT8_MAX), *p;
 	u32 sym[UINT8_MAX];
 	bool is_new;
 
 	for (u32 i = 0; i < n; i++)
 		sym[i] = rec_sym_id(w, out, trace_stack_addr(s, i) - 1, names);
-	start = p =
-		rec_chunk_open(w, out, REC_CHUNK_STACK, 1 + (size_t)n * REC_VARINT_MAX, &is_new);
+	p = rec_chunk_open(w, out, REC_CHUNK_STACK, 1 + (size_t)n * REC_VARINT_MAX, &is_new);
 	if (!p)
 		return;
 	*p++ = n;
 	for (u32 i = 0; i < n; i++)
 		p = put_varint(p, sym[i]);
-	rec_chunk_seal(w, out, start, p);
+	rec_chunk_grow(w, out, p);
 }
 
 /* The number of @s, defined if need be. */

@@ -25,8 +25,8 @@ struct seen_enum {
 };
 
 struct task {
+	u64 comm[2]; /* comms_words() of it */
 	u32 pid, tgid;
-	char comm[TRACE_COMM_LEN];
 	bool used;
 };
 
@@ -40,7 +40,6 @@ struct rec_writer {
 	struct output_meta meta;
 	/* the chunk under way; it ends at @open_end of the caller's buffer */
 	u8 open_type; /* 0: none */
-	u32 open_crc;
 	size_t open_start, open_end;
 	struct rec_state prev;
 	u64 last_seq;
@@ -67,8 +66,8 @@ struct rec_writer {
  * NULL: no memory (@out remembers).
  */
 u8 *rec_chunk_open(struct rec_writer *w, struct buf *out, u8 type, size_t max, bool *new_ret);
-/** rec_chunk_seal - the payload now ends at @end, what is new in it begins at @added: the chunk is whole again */
-void rec_chunk_seal(struct rec_writer *w, struct buf *out, const u8 *added, u8 *end);
+/** rec_chunk_grow - the payload of the chunk that was opened last now ends at @end */
+void rec_chunk_grow(struct rec_writer *w, struct buf *out, u8 *end);
 
 /* The number of an address, a task or a stack, defined if need be. */
 u32 rec_sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct output_names *names);

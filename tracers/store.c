@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "guest-agent/agent_abi.h"
+#include "tracers/comms.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -38,7 +39,7 @@ _Static_assert(sizeof(struct entry) == 32, "8 MiB are to hold 200,000 records an
 _Static_assert(AGENT_PID_MASK == (1 << 22) - 1 && AGENT_CTX_MASK == (1 << 11) - 1, "struct entry");
 
 struct comm {
-	char text[TRACE_COMM_LEN];
+	u64 word[2]; /* comms_words() of it */
 	u32 refs;
 	u16 next; /* of the same hash, or the next free one; 0: none */
 };
@@ -111,25 +112,23 @@ void store_destroy(struct store *s)
 	free(s);
 }
 
-static u16 *comm_head(struct store *s, const char text[TRACE_COMM_LEN])
+static u16 *comm_head(struct store *s, const u64 word[2])
 {
-	u64 word[2];
-
-	memcpy(word, text, sizeof(word));
 	return &s->heads[((word[0] ^ (word[1] * 31)) * 0x9e3779b97f4a7c15) >> 32 & (COMMS - 1)];
 }
 
 static u16 comm_get(struct store *s, const char *comm)
 {
-	char text[TRACE_COMM_LEN] = { 0 };
+	static const char unknown[TRACE_COMM_LEN] = COMM_UNKNOWN;
+	u64 word[2];
 	u16 *head, i;
 
-	memcpy(text, comm, strnlen(comm, sizeof(text)));
-	if (text[0] == '<' && !strncmp(text, COMM_UNKNOWN, sizeof(text)))
+	comms_words(comm, word);
+	if (!memcmp(word, unknown, sizeof(word)))
 		return 0;
-	head = comm_head(s, text);
+	head = comm_head(s, word);
 	for (i = *head; i; i = s->comms[i].next) {
-		if (!memcmp(s->comms[i].text, text, sizeof(text))) {
+		if (s->comms[i].word[0] == word[0] && s->comms[i].word[1] == word[1]) {
 			s->comms[i].refs++;
 			return i;
 		}
@@ -140,7 +139,7 @@ static u16 comm_get(struct store *s, const char *comm)
 		return 0;
 	}
 	s->free_comm = s->comms[i].next;
-	memcpy(s->comms[i].text, text, sizeof(text));
+	memcpy(s->comms[i].word, word, sizeof(word));
 	s->comms[i].refs = 1;
 	s->comms[i].next = *head;
 	*head = i;
@@ -153,7 +152,7 @@ static void comm_put(struct store *s, u16 i)
 
 	if (!i || --s->comms[i].refs)
 		return;
-	for (link = comm_head(s, s->comms[i].text); *link != i; link = &s->comms[*link].next)
+	for (link = comm_head(s, s->comms[i].word); *link != i; link = &s->comms[*link].next)
 		;
 	*link = s->comms[i].next;
 	s->comms[i].next = s->free_comm;
@@ -173,7 +172,7 @@ static u16 copy_comm(const struct store *s, struct store *c, struct comm_map *ma
 	if (!i)
 		return 0;
 	if (!map->known[i]) {
-		to = map->to[i] = comm_get(c, s->comms[i].text);
+		to = map->to[i] = comm_get(c, (const char *)s->comms[i].word);
 		map->known[i] = true;
 	} else if (to) {
 		c->comms[to].refs++;
@@ -322,7 +321,7 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 	if (s->stacks)
 		ret->stack = s->stacks[seq & s->mask];
 	if (e->comm)
-		memcpy(ret->comm, s->comms[e->comm].text, TRACE_COMM_LEN);
+		memcpy(ret->comm, s->comms[e->comm].word, TRACE_COMM_LEN);
 	else
 		memcpy(ret->comm, COMM_UNKNOWN, sizeof(COMM_UNKNOWN));
 }

@@ -67,6 +67,7 @@ static void flush(struct maker *m, size_t least)
 {
 	if (m->out.len < least)
 		return;
+	rec_writer_whole(m->writer, &m->out);
 	if (!m->store)
 		fwrite(m->out.data, 1, m->out.len, stdout);
 	else if (rec_store_add(m->store, m->out.data, m->out.len) < 0)

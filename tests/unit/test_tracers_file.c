@@ -94,6 +94,7 @@ static void write_all(struct buf *file, size_t flush_every)
 			rec_writer_lost(w, &b, 77);
 		rec_writer_add(w, &b, &r, &fake_names);
 		if (i % flush_every == 0) {
+			rec_writer_whole(w, &b);
 			buf_add(file, b.data, b.len);
 			buf_reset(&b);
 		}
@@ -452,6 +453,7 @@ static void more_tasks_than_slots(void **state)
 		snprintf(rec.comm, sizeof(rec.comm), "%u", rec.pid);
 		rec_writer_add(w, &b, &rec, &fake_names);
 	}
+	rec_writer_whole(w, &b);
 	assert_false(buf_failed(&b));
 	assert_int_equal(rec_reader_open_mem(b.data, b.len, &r, NULL), 0);
 	for (u64 seq = 1; seq <= 100000; seq++) {
@@ -465,9 +467,27 @@ static void more_tasks_than_slots(void **state)
 	buf_deinit(&b);
 }
 
+static u32 crc_bit_by_bit(u32 crc, const u8 *p, size_t len)
+{
+	crc = ~crc;
+	for (; len; len--) {
+		crc ^= *p++;
+		for (int i = 0; i < 8; i++)
+			crc = crc & 1 ? crc >> 1 ^ 0xedb88320 : crc >> 1;
+	}
+	return ~crc;
+}
+
 static void crc_is_the_usual_one(void **state)
 {
+	u8 data[40];
+
 	(void)state;
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (u8)(i * 151 + 7);
+	for (size_t len = 0; len <= sizeof(data); len++)
+		assert_int_equal(rec_crc32(0x12345678, data, len),
+				 crc_bit_by_bit(0x12345678, data, len));
 	assert_int_equal(rec_crc32(0, "123456789", 9), 0xcbf43926);
 	assert_int_equal(rec_crc32(rec_crc32(0, "1234", 4), "56789", 5), 0xcbf43926);
 	assert_int_equal(rec_crc32(0, "123456789123456789123456789", 27),

@@ -102,6 +102,7 @@ static void make(struct rec_store *s, struct buf *all, u64 n, size_t piece)
 			meta.n_records = n;
 			rec_writer_end(w, &b, &meta);
 		}
+		rec_writer_whole(w, &b);
 		for (size_t at = 0; s && at < b.len; at += piece)
 			assert_int_equal(rec_store_add(s, b.data + at, MIN(piece, b.len - at)), 0);
 		if (all)

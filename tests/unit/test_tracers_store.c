@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* tracers/store.c: order, overwriting, names, and readers beside the one who appends. */
+#include "tracers/comms.h"
 #include "tracers/store.h"
 
 #include <errno.h>
@@ -188,6 +189,36 @@ static void too_many_names_are_counted(void **state)
 	store_destroy(s);
 }
 
+/* As a guest has them: 16 bytes without a NUL, or whatever behind one. */
+static void names_end_where_they_end(void **state)
+{
+	struct trace_record r = { .type = TRACE_FUNCTION, .pid = 7 }, got;
+	struct trace_page page = { .buf = &got, .max = 1 };
+	char want[TRACE_COMM_LEN + 1];
+	struct store *s;
+	u64 words[2], again[2];
+
+	(void)state;
+	assert_int_equal(store_create(64, 0, false, &s, NULL), 0);
+	for (size_t len = 0; len <= TRACE_COMM_LEN; len++) {
+		for (u32 rest = 0; rest < 3; rest++) {
+			memset(r.comm, "\x80\xff\x01"[rest], TRACE_COMM_LEN);
+			memset(r.comm, 'a', len);
+			memset(want, 0, sizeof(want));
+			memset(want, 'a', len);
+			if (len < TRACE_COMM_LEN)
+				r.comm[len] = 0;
+			comms_words(r.comm, words);
+			memcpy(again, want, sizeof(again));
+			assert_memory_equal(words, again, sizeof(again));
+			store_append(s, &r, 1);
+			assert_int_equal(store_read(s, r.seq - 1, &page, NULL), 0);
+			assert_string_equal(got.comm, want);
+		}
+	}
+	store_destroy(s);
+}
+
 static void refuses_silly_sizes(void **state)
 {
 	struct store *s;
@@ -346,6 +377,7 @@ int main(void)
 		cmocka_unit_test(reads_in_order_and_says_what_is_gone),
 		cmocka_unit_test(names_are_given_up_with_their_records),
 		cmocka_unit_test(too_many_names_are_counted),
+		cmocka_unit_test(names_end_where_they_end),
 		cmocka_unit_test(refuses_silly_sizes),
 		cmocka_unit_test(more_than_the_host_has),
 		cmocka_unit_test(readers_see_each_record_once),
