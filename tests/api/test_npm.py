@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of openapi.yaml that need packages from npm: redocly's lint and respect, which follows the workflows of
-node/workflows.arazzo.yaml, and a fuzzer with ajv and fast-check.
+"""Checks of openapi.yaml that need packages from npm: redocly's lint and respect, which follows the workflows
+of node/workflows.arazzo.yaml, and a fuzzer with ajv and fast-check.
 
 They are installed outside the tree, once for each lock file. Exit status 77: no Node.js, or no registry.
 """
@@ -55,7 +55,8 @@ def installed():
 
 
 def checked(command, env):
-    p = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    p = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                       check=False)
     if p.returncode:
         print(p.stdout[-20000:])
         sys.exit(1)
@@ -63,12 +64,12 @@ def checked(command, env):
 
 
 def token(path, role):
-    return subprocess.run([os.environ["HVFTRACE"], "token", "add", f"for-{role}", "--role", role, "--file", path],
-                          capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run([os.environ["HVFTRACE"], "token", "add", f"for-{role}", "--role", role, "--file",
+                           path], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def spelled_out(text):
-    """The document with each range of status codes, which respect does not know, as the codes that there are."""
+    """The document with each range of status codes, which respect does not know, as the codes there are."""
     codes = sorted(set(re.findall(r"\b[45]\d\d\b", (TOP / "base/err_codes.h").read_text())) | {"401", "403"})
 
     def lines(m):
@@ -106,7 +107,8 @@ def main():
     if os.environ.get("HVF_LONG") == "1":
         env.setdefault("HVF_FUZZ_RUNS", "2000")
     redocly = place / "node_modules/.bin/redocly"
-    for command in ([redocly, "lint", "--config", SOURCE / "redocly.yaml", TOP / "api/openapi.yaml", WORKFLOWS],
+    for command in ([redocly, "lint", "--config", SOURCE / "redocly.yaml", TOP / "api/openapi.yaml",
+                     WORKFLOWS],
                     ["node", "--test", place / "fuzz.test.mjs"]):
         print("\n".join(checked(command, env).splitlines()[-12:]))
     respect(redocly, env)
