@@ -15,10 +15,10 @@
 
 #define CELL 32
 
-/* A function with its name, and what it is sorted by. */
+/* A function with what it is called, and what it is sorted by. */
 struct line {
 	const struct profile_row *row;
-	struct kernel_sym sym;
+	const char *name;
 	double key;
 };
 
@@ -53,7 +53,7 @@ static double key_of(const struct profile_row *r, const char *sort)
 static int by_key(const void *a, const void *b)
 {
 	const struct line *x = a, *y = b;
-	int r = strcmp(x->sym.name, y->sym.name);
+	int r = strcmp(x->name, y->name);
 
 	if (x->key != y->key)
 		return x->key < y->key ? 1 : -1;
@@ -80,9 +80,8 @@ static void print_text(const struct line *lines, size_t n)
 		char hits[CELL], cell[6][CELL], name[600];
 
 		snprintf(hits, sizeof(hits), "%" PRIu64, r->hits + r->untimed);
-		snprintf(name, sizeof(name), "%s%s%s%s", lines[i].sym.name,
-			 lines[i].sym.module ? " [" : "", lines[i].sym.module ?: "",
-			 lines[i].sym.module ? "]" : "");
+		snprintf(name, sizeof(name), "%s%s%s%s", lines[i].name, r->module ? " [" : "",
+			 r->module ?: "", r->module ? "]" : "");
 		cli_table_add(&t, ARRAY_SIZE(head),
 			      (const char *[]){ hits, us(cell[0], (double)r->total_ns),
 						us(cell[1], (double)r->self_ns),
@@ -102,13 +101,12 @@ static void print_json(const struct line *lines, size_t n)
 	buf_adds(&b, "{\"items\":[");
 	for (size_t i = 0; i < n; i++) {
 		const struct profile_row *r = lines[i].row;
-		const char *module = lines[i].sym.module;
 
 		buf_adds(&b, i ? ",\n{\"function\":" : "\n{\"function\":");
-		out_json_string(&b, lines[i].sym.name, strlen(lines[i].sym.name));
+		out_json_string(&b, lines[i].name, strlen(lines[i].name));
 		buf_adds(&b, ",\"module\":");
-		if (module)
-			out_json_string(&b, module, strlen(module));
+		if (r->module)
+			out_json_string(&b, r->module, strlen(r->module));
 		else
 			buf_adds(&b, "null");
 		buf_addf(&b,
@@ -124,14 +122,12 @@ static void print_json(const struct line *lines, size_t n)
 		fwrite(b.data, 1, b.len, stdout);
 }
 
-static int show(struct cli *c, struct profile *p, const struct output_names *names,
-		const char *sort)
+static int show(struct cli *c, struct profile *p, const char *sort)
 {
 	size_t n;
 	const struct profile_row *rows = profile_rows(p, &n);
 	_cleanup_free_ struct line *lines = calloc(n + 1, sizeof(*lines));
 	_cleanup_free_ char(*unnamed)[CELL] = calloc(n + 1, sizeof(*unnamed));
-	u64 off;
 
 	if (!lines || !unnamed)
 		return cli_fail("out of memory");
@@ -141,8 +137,7 @@ static int show(struct cli *c, struct profile *p, const struct output_names *nam
 		l->row = &rows[i];
 		l->key = key_of(l->row, sort);
 		snprintf(unnamed[i], CELL, "0x%" PRIx64, l->row->ip);
-		if (!names->sym(names->arg, l->row->ip, &l->sym, &off))
-			l->sym = (struct kernel_sym){ .name = unnamed[i] };
+		l->name = l->row->name ?: unnamed[i];
 	}
 	qsort(lines, n, sizeof(*lines), by_key);
 	if (c->json)
@@ -155,13 +150,14 @@ static int show(struct cli *c, struct profile *p, const struct output_names *nam
 static int add_all(struct rec_reader *r, struct profile *p, u64 *lost_ret, bool *cut_ret,
 		   struct err *err)
 {
+	struct output_names names = rec_reader_names(r);
 	struct trace_record rec;
 	enum rec_kind kind = REC_END;
 	int rc;
 
 	do {
 		rc = rec_reader_next(r, &kind, &rec, err);
-		if (!rc && kind == REC_RECORD && profile_add(p, &rec))
+		if (!rc && kind == REC_RECORD && profile_add(p, &rec, &names))
 			rc = err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a profile");
 		if (!rc && kind == REC_LOST)
 			*lost_ret += rec.seq;
@@ -174,7 +170,6 @@ int cli_profile_file(struct cli *c, const char *path, const struct trace_args *a
 {
 	struct profile *p = profile_create(!a->no_graph_time);
 	struct rec_reader *r = NULL;
-	struct output_names names;
 	struct err err = { 0 };
 	int status = CLI_OK;
 	bool cut = false;
@@ -185,10 +180,8 @@ int cli_profile_file(struct cli *c, const char *path, const struct trace_args *a
 	if (rec_reader_open(path, &r, &err) < 0 || add_all(r, p, &lost, &cut, &err) < 0)
 		status = cli_fail("%s: %s (%s): %s", path, err.msg, err_code_name(err.code),
 				  err_code_hint(err.code));
-	if (status == CLI_OK) {
-		names = rec_reader_names(r);
-		status = show(c, p, &names, a->sort);
-	}
+	if (status == CLI_OK)
+		status = show(c, p, a->sort);
 	if (status == CLI_OK && lost)
 		fprintf(stderr, "%" PRIu64 " records lost: hits and times are too low\n", lost);
 	if (status == CLI_OK && cut)

@@ -83,9 +83,9 @@ static bool fold(struct report *r, enum rec_kind kind, const struct trace_record
 		 const struct output_names *names)
 {
 	if (kind == REC_RECORD)
-		return profile_add(r->profile, rec) == 0;
+		return profile_add(r->profile, rec, names) == 0;
 	if (kind != REC_LOST)
-		profile_folded(r->profile, &r->out, names);
+		profile_folded(r->profile, &r->out);
 	return true;
 }
 

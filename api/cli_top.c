@@ -33,7 +33,7 @@
 #define CLEAR      "\033[H\033[J"
 
 struct top_line {
-	struct kernel_sym sym;
+	const char *name, *module;
 	u64 ip, hits, total_ns, self_ns;
 	double key;
 };
@@ -47,7 +47,6 @@ struct top {
 	pthread_mutex_t lock; /* down to lost */
 	struct profile *profile;
 	struct rec_reader *reader;
-	struct output_names names;
 	u64 records, lost;
 	/* of what was shown last, the show thread's: */
 	struct profile_row *before;
@@ -83,7 +82,7 @@ static int by_key(const void *a, const void *b)
 
 	if (x->key != y->key)
 		return x->key < y->key ? 1 : -1;
-	return strcmp(x->sym.name, y->sym.name);
+	return strcmp(x->name, y->name);
 }
 
 /* The lock is held but while we wait for more; whoever wants to show something gets it then. */
@@ -104,11 +103,11 @@ static ssize_t read_pipe(void *arg, char *buf, size_t len)
 
 static int add_all(struct top *t, struct err *err)
 {
+	struct output_names names = rec_reader_names(t->reader);
 	struct trace_record rec;
 	enum rec_kind kind = REC_RECORD;
 	int rc = 0;
 
-	t->names = rec_reader_names(t->reader);
 	while (!rc && (kind == REC_RECORD || kind == REC_LOST)) {
 		rc = rec_reader_next(t->reader, &kind, &rec, err);
 		if (!rc && kind == REC_LOST)
@@ -116,7 +115,7 @@ static int add_all(struct top *t, struct err *err)
 		if (rc || kind != REC_RECORD)
 			continue;
 		t->records++;
-		rc = profile_add(t->profile, &rec);
+		rc = profile_add(t->profile, &rec, &names);
 	}
 	return rc;
 }
@@ -139,13 +138,12 @@ static void *add_up(void *arg)
 	return NULL;
 }
 
-/* What there is now less what was shown before. Names stay good as long as the reader. */
+/* What there is now less what was shown before. Names stay good as long as the profile. */
 static struct top_line *take(struct top *t, size_t *n_ret, u64 *records_ret, u64 *lost_ret)
 {
 	const struct profile_row *rows;
 	struct top_line *lines;
 	size_t n;
-	u64 off;
 
 	atomic_store(&t->wanted, true);
 	pthread_mutex_lock(&t->lock);
@@ -157,13 +155,13 @@ static struct top_line *take(struct top *t, size_t *n_ret, u64 *records_ret, u64
 		const struct profile_row *was = i < t->n_before ? &t->before[i] : &none;
 
 		lines[i] = (struct top_line){
+			.name = rows[i].name ?: "?",
+			.module = rows[i].module,
 			.ip = rows[i].ip,
 			.hits = rows[i].hits + rows[i].untimed - was->hits - was->untimed,
 			.total_ns = rows[i].total_ns - was->total_ns,
 			.self_ns = rows[i].self_ns - was->self_ns,
 		};
-		if (!t->names.sym(t->names.arg, rows[i].ip, &lines[i].sym, &off))
-			lines[i].sym = (struct kernel_sym){ .name = "?" };
 	}
 	free(t->before);
 	t->before = calloc(n + 1, sizeof(*t->before));
@@ -187,10 +185,10 @@ static void print_json(const struct top *t, const struct top_line *lines, size_t
 		 ns, t->records_before, t->lost_before);
 	for (size_t i = 0; i < n; i++) {
 		buf_addf(&b, "%s{\"function\":", i ? "," : "");
-		out_json_string(&b, lines[i].sym.name, strlen(lines[i].sym.name));
+		out_json_string(&b, lines[i].name, strlen(lines[i].name));
 		buf_adds(&b, ",\"module\":");
-		if (lines[i].sym.module)
-			out_json_string(&b, lines[i].sym.module, strlen(lines[i].sym.module));
+		if (lines[i].module)
+			out_json_string(&b, lines[i].module, strlen(lines[i].module));
 		else
 			buf_adds(&b, "null");
 		buf_addf(&b,
@@ -220,8 +218,8 @@ static void print_table(const struct top_line *lines, size_t n, double seconds)
 		snprintf(cell[2], TOP_CELL, "%.3f", total);
 		snprintf(cell[3], TOP_CELL, "%.3f", self);
 		snprintf(cell[4], TOP_CELL, "%.3f", l->hits ? total / (double)l->hits : 0);
-		snprintf(name, sizeof(name), "%s%s%s%s", l->sym.name, l->sym.module ? " [" : "",
-			 l->sym.module ?: "", l->sym.module ? "]" : "");
+		snprintf(name, sizeof(name), "%s%s%s%s", l->name, l->module ? " [" : "",
+			 l->module ?: "", l->module ? "]" : "");
 		cli_table_add(
 			&table, ARRAY_SIZE(head),
 			(const char *[]){ cell[0], cell[1], cell[2], cell[3], cell[4], name });

@@ -11,15 +11,6 @@ function(hvf_flag flag)
 	endif()
 endfunction()
 
-# hvf_private_flag(target flag): for one target alone, where the compiler knows it.
-function(hvf_private_flag target flag)
-	string(MAKE_C_IDENTIFIER "HAVE${flag}" var)
-	check_c_compiler_flag(${flag} ${var})
-	if(${var})
-		target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:C>:${flag}>)
-	endif()
-endfunction()
-
 foreach(flag -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wstrict-prototypes
 	-Wmissing-prototypes -Wold-style-definition -Wpointer-arith -Wcast-align -Wcast-qual
 	-Wwrite-strings -Wvla -Wundef -Wformat=2 -Wimplicit-fallthrough -Wdouble-promotion

@@ -7,7 +7,6 @@
 #include "tracers/comms.h"
 #include "tracers/drain_priv.h"
 #include "tracers/sleeps.h"
-#include "tracers/stacks.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -100,23 +99,6 @@ static bool is_call(const struct ring_record *r)
 	return r->type == RING_GRAPH_ENTRY || r->type == RING_GRAPH_RETURN;
 }
 
-/* NULL: it has none. */
-static const struct trace_stack *stack_of(const struct drain *d, const struct ring_record *r)
-{
-	const struct ring_capture *c = r->capture;
-	u32 low[2 * AGENT_CAPTURE_WORDS], n = 0;
-
-	if (!d->opts.stacks || !c || !c->stack)
-		return NULL;
-	for (u32 i = 0; i < c->n_words; i++) {
-		low[n++] = (u32)c->words[i];
-		low[n++] = (u32)(c->words[i] >> 32);
-	}
-	while (n && !low[n - 1])
-		n--;
-	return n ? stacks_get(d->opts.stacks, low, n) : NULL;
-}
-
 /* What @r says besides the function; false: it is not handed on. */
 static bool measure(struct drain *d, u32 cpu, const struct ring_record *r, struct trace_record *t)
 {
@@ -167,16 +149,19 @@ static void hand_on(struct drain *d, u32 cpu, const struct ring_record *r)
 		[RING_GRAPH_RETURN] = TRACE_GRAPH_RETURN,
 		[RING_SWITCH] = TRACE_SWITCH,
 	};
-	struct trace_record t = { .ip = r->ip,
-				  .parent = r->parent,
-				  .pid = r->pid,
-				  .cpu = (u16)cpu,
-				  .ctx = r->ctx,
-				  .type = types[r->type],
-				  .stack = stack_of(d, r) };
+	struct trace_record t;
 
 	if (!d->graph && is_call(r))
 		return;
+	trace_record_clear(&t);
+	t.ip = r->ip;
+	t.parent = r->parent;
+	t.pid = r->pid;
+	t.cpu = (u16)cpu;
+	t.ctx = r->ctx;
+	t.type = types[r->type];
+	if (d->opts.stacks && r->capture && r->capture->stack)
+		t.stack = captured_stack(d->opts.stacks, r->capture);
 	if (r->type == RING_SWITCH ? !take_switch(d, cpu, r, &t) : !measure(d, cpu, r, &t))
 		return;
 	if (d->turn && !d->turn_told && r->type != RING_SWITCH &&

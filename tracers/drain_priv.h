@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drain.c's queues, one a CPU, and which of them comes first. For drain.c alone. */
+/* drain.c's queues, one a CPU, which of them comes first, and records' stacks. For drain.c alone. */
 #ifndef TRACERS_DRAIN_PRIV_H
 #define TRACERS_DRAIN_PRIV_H
 
 #include "tracers/ring.h"
+#include "tracers/stacks.h"
 #include "tracers/trace.h"
 
 #define TSC_BITS 48
@@ -60,6 +61,21 @@ static inline void heap_sift_down(struct heap *h, const struct queue *queue, u32
 		h->cpu[least] = cpu;
 		at = least;
 	}
+}
+
+/* NULL: it has none. */
+static inline const struct trace_stack *captured_stack(struct stacks *stacks,
+						       const struct ring_capture *c)
+{
+	u32 low[2 * AGENT_CAPTURE_WORDS], n = 0;
+
+	for (u32 i = 0; i < c->n_words; i++) {
+		low[n++] = (u32)c->words[i];
+		low[n++] = (u32)(c->words[i] >> 32);
+	}
+	while (n && !low[n - 1])
+		n--;
+	return n ? stacks_get(stacks, low, n) : NULL;
 }
 
 #endif

@@ -7,6 +7,7 @@
 #include "tracers/profile.h"
 
 #include "tracers/out_layout.h"
+#include "tracers/profile_funcs.h"
 
 #include <errno.h>
 #include <math.h>
@@ -26,28 +27,24 @@ struct task {
 
 /* A stack: a function called by another stack; below node 0, a task's name. */
 struct node {
-	u64 key; /* call site; of a task, a hash of its name */
+	u64 key; /* of a function its number; of a task, a hash of its name */
 	u64 self_ns;
 	u64 calls; /* of the function tracer, with their callers */
 	u32 parent;
 	u32 comm; /* of a task: 1 + index into comms */
 };
 
-/* Open addressing; a slot is 1 + an index, 0: empty. */
-struct table {
-	u32 *slot;
-	u32 n_slots; /* a power of two */
-};
-
 struct profile {
 	struct task *tasks;
+	struct funcs *funcs;
+	const struct output_names *names; /* of the record that is being added */
 	struct profile_row *rows;
 	double *m2; /* sum of squared distances from the mean, by row */
 	u32 n_rows, rows_cap;
-	struct table by_ip;
 	struct node *nodes;
 	u32 n_nodes, nodes_cap;
-	struct table by_node;
+	u32 *by_node; /* open addressing; a slot is 1 + an index, 0: empty */
+	u32 n_slots; /* a power of two */
 	bool timed; /* some call has returned */
 	bool graph_time;
 	char (*comms)[TRACE_COMM_LEN + 1];
@@ -74,54 +71,48 @@ static void *grown(void *array, u32 n, u32 *cap, size_t size)
 	return p;
 }
 
-static u64 row_hash(const struct profile *p, u32 i)
+static u32 node_slot(const struct profile *p, u64 key, u32 parent)
 {
-	return mix(p->rows[i].ip, 0);
-}
+	u32 h = (u32)mix(key, parent + 1ull) & (p->n_slots - 1);
 
-static u64 node_hash(const struct profile *p, u32 i)
-{
-	return mix(p->nodes[i].key, p->nodes[i].parent + 1ull);
-}
+	for (; p->by_node[h]; h = (h + 1) & (p->n_slots - 1)) {
+		const struct node *n = &p->nodes[p->by_node[h] - 1];
 
-/* Room for one more than @n; @hash gives that of each there is. */
-static int table_reserve(const struct profile *p, struct table *t, u32 n,
-			 u64 (*hash)(const struct profile *p, u32 i))
-{
-	u32 n_slots = t->n_slots ? t->n_slots * 2 : SLOTS_MIN * 2, *slot;
-
-	if (t->n_slots > 2 * n)
-		return 0;
-	slot = calloc(n_slots, sizeof(*slot));
-	if (!slot)
-		return -ENOMEM;
-	for (u32 i = 0; i < n; i++) {
-		u32 h = (u32)hash(p, i) & (n_slots - 1);
-
-		while (slot[h])
-			h = (h + 1) & (n_slots - 1);
-		slot[h] = i + 1;
+		if (n->key == key && n->parent == parent)
+			break;
 	}
-	free(t->slot);
-	t->slot = slot;
-	t->n_slots = n_slots;
+	return h;
+}
+
+/* Room for one node more. */
+static int reserve_nodes(struct profile *p)
+{
+	u32 *was = p->by_node;
+
+	if (p->n_slots > 2 * p->n_nodes)
+		return 0;
+	p->by_node = calloc(p->n_slots ? p->n_slots * 2 : SLOTS_MIN * 2, sizeof(*p->by_node));
+	if (!p->by_node) {
+		p->by_node = was;
+		return -ENOMEM;
+	}
+	p->n_slots = p->n_slots ? p->n_slots * 2 : SLOTS_MIN * 2;
+	for (u32 i = 0; i < p->n_nodes; i++)
+		p->by_node[node_slot(p, p->nodes[i].key, p->nodes[i].parent)] = i + 1;
+	free(was);
 	return 0;
 }
 
-/* NULL: no memory */
-static struct profile_row *row_of(struct profile *p, u64 ip)
+/* The row of function @id; NULL: no memory */
+static struct profile_row *row_of(struct profile *p, u32 id)
 {
-	u32 cap = p->rows_cap, h;
+	struct func *f = funcs_at(p->funcs, id);
+	u32 cap = p->rows_cap;
 	double *m2;
 	void *rows;
 
-	if (table_reserve(p, &p->by_ip, p->n_rows, row_hash))
-		return NULL;
-	h = (u32)mix(ip, 0) & (p->by_ip.n_slots - 1);
-	for (; p->by_ip.slot[h]; h = (h + 1) & (p->by_ip.n_slots - 1)) {
-		if (p->rows[p->by_ip.slot[h] - 1].ip == ip)
-			return &p->rows[p->by_ip.slot[h] - 1];
-	}
+	if (f->row)
+		return &p->rows[f->row - 1];
 	m2 = grown(p->m2, p->n_rows, &cap, sizeof(*m2));
 	if (!m2)
 		return NULL;
@@ -131,8 +122,9 @@ static struct profile_row *row_of(struct profile *p, u64 ip)
 		return NULL;
 	p->rows = rows;
 	p->m2[p->n_rows] = 0;
-	p->rows[p->n_rows] = (struct profile_row){ .ip = ip };
-	p->by_ip.slot[h] = ++p->n_rows;
+	p->rows[p->n_rows] =
+		(struct profile_row){ .ip = f->ip, .name = f->name, .module = f->module };
+	f->row = ++p->n_rows;
 	return &p->rows[p->n_rows - 1];
 }
 
@@ -143,16 +135,12 @@ static int node_of(struct profile *p, u32 parent, u64 key, u32 *ret)
 	u32 h;
 
 	*ret = parent;
-	if (table_reserve(p, &p->by_node, p->n_nodes, node_hash))
+	if (reserve_nodes(p))
 		return -ENOMEM;
-	h = (u32)mix(key, parent + 1ull) & (p->by_node.n_slots - 1);
-	for (; p->by_node.slot[h]; h = (h + 1) & (p->by_node.n_slots - 1)) {
-		const struct node *n = &p->nodes[p->by_node.slot[h] - 1];
-
-		if (n->key == key && n->parent == parent) {
-			*ret = p->by_node.slot[h] - 1;
-			return 0;
-		}
+	h = node_slot(p, key, parent);
+	if (p->by_node[h]) {
+		*ret = p->by_node[h] - 1;
+		return 0;
 	}
 	if (p->n_nodes == NODES_MAX)
 		return 0;
@@ -161,7 +149,7 @@ static int node_of(struct profile *p, u32 parent, u64 key, u32 *ret)
 		return -ENOMEM;
 	p->nodes = nodes;
 	p->nodes[p->n_nodes] = (struct node){ .key = key, .parent = parent };
-	p->by_node.slot[h] = p->n_nodes + 1;
+	p->by_node[h] = p->n_nodes + 1;
 	*ret = p->n_nodes++;
 	return 0;
 }
@@ -198,21 +186,22 @@ static struct task *task_of(struct profile *p, const struct trace_record *r)
 	return t;
 }
 
-static int stack_of(struct profile *p, struct task *t, u32 depth, const struct trace_record *r,
+/* Where in the tree function @id is, that @t calls at @depth. */
+static int stack_of(struct profile *p, struct task *t, const struct trace_record *r, u32 id,
 		    u32 *ret)
 {
-	u32 parent;
+	u32 depth = MIN((u32)r->depth, DEPTHS - 1), parent;
 
 	if (depth && t->node[depth - 1])
 		parent = t->node[depth - 1];
 	else if (task_node(p, r, &parent))
 		return -ENOMEM;
-	return node_of(p, parent, r->ip, ret);
+	return node_of(p, parent, id, ret);
 }
 
-static int add_return(struct profile *p, const struct trace_record *r)
+static int add_return(struct profile *p, const struct trace_record *r, u32 id)
 {
-	struct profile_row *row = row_of(p, r->ip);
+	struct profile_row *row = row_of(p, id);
 	struct task *t = task_of(p, r);
 	u32 depth = MIN((u32)r->depth, DEPTHS - 1), node = t->node[depth];
 	u64 ns = r->duration_ns, self;
@@ -220,7 +209,7 @@ static int add_return(struct profile *p, const struct trace_record *r)
 
 	if (!row)
 		return -ENOMEM;
-	if ((!node || p->nodes[node].key != r->ip) && stack_of(p, t, depth, r, &node))
+	if ((!node || p->nodes[node].key != id) && stack_of(p, t, r, id, &node))
 		return -ENOMEM;
 	self = ns - MIN(ns, t->inner_ns[depth + 1]);
 	t->inner_ns[depth + 1] = 0;
@@ -243,46 +232,56 @@ static int add_return(struct profile *p, const struct trace_record *r)
 }
 
 /* A call with its callers, of which no time is known: it counts. */
-static int add_stack(struct profile *p, const struct trace_record *r)
+static int add_stack(struct profile *p, const struct trace_record *r, u32 id)
 {
-	u32 node;
+	u32 node, caller;
 
 	if (task_node(p, r, &node))
 		return -ENOMEM;
 	for (u32 i = MIN(r->stack->n, DEPTHS - 1u); i-- > 0;) {
 		/* within the call's instruction: that is in the caller for sure */
-		if (node_of(p, node, trace_stack_addr(r->stack, i) - 1, &node))
+		caller = funcs_get(p->funcs, trace_stack_addr(r->stack, i) - 1, p->names);
+		if (!caller || node_of(p, node, caller, &node))
 			return -ENOMEM;
 	}
-	if (node_of(p, node, r->ip, &node))
+	if (node_of(p, node, id, &node))
 		return -ENOMEM;
 	p->nodes[node].calls++;
 	return 0;
 }
 
-int profile_add(struct profile *p, const struct trace_record *r)
+static int add_call(struct profile *p, const struct trace_record *r, u32 id)
 {
 	u32 depth = MIN((u32)r->depth, DEPTHS - 1);
 	struct profile_row *row;
 	struct task *t;
 
-	if (r->type == TRACE_SWITCH || r->type == TRACE_TRACER || r->type == TRACE_MARKER)
-		return 0;
 	if (r->type == TRACE_GRAPH_RETURN)
-		return add_return(p, r);
+		return add_return(p, r, id);
 	if (r->type == TRACE_FUNCTION) {
-		row = row_of(p, r->ip);
+		row = row_of(p, id);
 		if (!row)
 			return -ENOMEM;
 		row->untimed++;
-		return r->stack ? add_stack(p, r) : 0;
+		return r->stack ? add_stack(p, r, id) : 0;
 	}
 	t = task_of(p, r);
 	t->inner_ns[depth + 1] = 0;
 	t->node[depth] = 0;
 	if (r->type != TRACE_GRAPH_ENTRY)
 		return 0;
-	return stack_of(p, t, depth, r, &t->node[depth]);
+	return stack_of(p, t, r, id, &t->node[depth]);
+}
+
+int profile_add(struct profile *p, const struct trace_record *r, const struct output_names *names)
+{
+	u32 id;
+
+	if (r->type == TRACE_SWITCH || r->type == TRACE_TRACER || r->type == TRACE_MARKER)
+		return 0;
+	p->names = names;
+	id = funcs_get(p->funcs, r->ip, names);
+	return id ? add_call(p, r, id) : -ENOMEM;
 }
 
 const struct profile_row *profile_rows(struct profile *p, size_t *n_ret)
@@ -312,21 +311,19 @@ static void add_name(struct buf *b, const char *name, size_t len)
 	b->len += (size_t)(end - start);
 }
 
-static void add_function(struct buf *b, u64 ip, const struct output_names *names)
+static void add_function(const struct profile *p, struct buf *b, u64 id)
 {
-	struct kernel_sym sym;
-	u64 off;
+	const struct func *f = funcs_at(p->funcs, (u32)id);
 
 	buf_adds(b, ";");
-	if (names->sym(names->arg, ip, &sym, &off))
-		add_name(b, sym.name, strnlen(sym.name, TEXT_NAME_MAX));
+	if (f->name)
+		add_name(b, f->name, strnlen(f->name, TEXT_NAME_MAX));
 	else
-		buf_addf(b, "0x%llx", (unsigned long long)ip);
+		buf_addf(b, "0x%llx", (unsigned long long)f->ip);
 }
 
 /* The line of stack @i, if time was spent, or calls were counted, there itself. */
-static void put_stack(const struct profile *p, u32 i, struct buf *b,
-		      const struct output_names *names)
+static void put_stack(const struct profile *p, u32 i, struct buf *b)
 {
 	u64 weight = p->timed ? p->nodes[i].self_ns : p->nodes[i].calls;
 	u32 path[DEPTHS + 2], n = 0;
@@ -340,27 +337,26 @@ static void put_stack(const struct profile *p, u32 i, struct buf *b,
 	if (top->comm)
 		add_name(b, p->comms[top->comm - 1],
 			 strnlen(p->comms[top->comm - 1], TRACE_COMM_LEN));
-	else /* the tree was full */
-		add_function(b, top->key, names);
+	else /* there was no memory for it */
+		buf_adds(b, "?");
 	while (n)
-		add_function(b, p->nodes[path[--n]].key, names);
+		add_function(p, b, p->nodes[path[--n]].key);
 	buf_addf(b, " %llu\n", (unsigned long long)weight);
 }
 
-bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b,
-			 const struct output_names *names)
+bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b)
 {
 	if (*next + 1 >= p->n_nodes)
 		return false;
-	put_stack(p, ++*next, b, names);
+	put_stack(p, ++*next, b);
 	return true;
 }
 
-void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names)
+void profile_folded(const struct profile *p, struct buf *b)
 {
 	u32 next = 0;
 
-	while (profile_folded_next(p, &next, b, names))
+	while (profile_folded_next(p, &next, b))
 		;
 }
 
@@ -373,7 +369,8 @@ struct profile *profile_create(bool graph_time)
 		return NULL;
 	p->graph_time = graph_time;
 	p->tasks = calloc(TASKS, sizeof(*p->tasks));
-	if (!p->tasks || node_of(p, UINT32_MAX, 0, &root)) {
+	p->funcs = funcs_create();
+	if (!p->tasks || !p->funcs || node_of(p, UINT32_MAX, 0, &root)) {
 		profile_destroy(p);
 		return NULL;
 	}
@@ -387,9 +384,9 @@ void profile_destroy(struct profile *p)
 	free(p->tasks);
 	free(p->rows);
 	free(p->m2);
-	free(p->by_ip.slot);
+	funcs_destroy(p->funcs);
 	free(p->nodes);
-	free(p->by_node.slot);
+	free(p->by_node);
 	free(p->comms);
 	free(p);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Records of function_graph added up: by function, and by stack for flame graphs. One thread. Memory
- * grows with the functions and, up to a limit, the stacks that occur; not with records or tasks.
+ * grows with the functions and, up to a limit, the stacks that occur; not with records or tasks. A function is
+ * what was at its address at the time of the record: a module may have taken another's place.
  */
 #ifndef TRACERS_PROFILE_H
 #define TRACERS_PROFILE_H
@@ -11,6 +12,8 @@
 /* All calls of one function. Times are of the calls that returned. */
 struct profile_row {
 	u64 ip; /* call site */
+	const char *name,
+		*module; /* NULL: not known; of the kernel's own too. As good as the profile */
 	u64 hits; /* calls that returned */
 	u64 untimed; /* calls whose return is not followed; all of the function tracer's */
 	u64 total_ns; /* with callees; one that calls itself counts at each level */
@@ -31,8 +34,9 @@ struct profile;
 struct profile *profile_create(bool graph_time);
 void profile_destroy(struct profile *p);
 
-/** profile_add - the next record of a stream, in its order. Return: 0; -ENOMEM. */
-must_check int profile_add(struct profile *p, const struct trace_record *r);
+/** profile_add - the next record of a stream, in its order; @names are those of its time. Return: 0; -ENOMEM. */
+must_check int profile_add(struct profile *p, const struct trace_record *r,
+			   const struct output_names *names);
 
 /** profile_rows - one a function, in no order; @p's, until the next profile_add() */
 const struct profile_row *profile_rows(struct profile *p, size_t *n_ret);
@@ -43,9 +47,8 @@ const struct profile_row *profile_rows(struct profile *p, size_t *n_ret);
  * NS is the time in the innermost without its callees, of all calls with these callers. Where no call was
  * followed to its return, but callers were recorded (trace_opts.stack), it is how many such calls there were.
  */
-void profile_folded(const struct profile *p, struct buf *b, const struct output_names *names);
+void profile_folded(const struct profile *p, struct buf *b);
 /** profile_folded_next - the next line of it, or none; *@next is 0 at first. false: that was all */
-bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b,
-			 const struct output_names *names);
+bool profile_folded_next(const struct profile *p, u32 *next, struct buf *b);
 
 #endif

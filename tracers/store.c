@@ -85,7 +85,7 @@ int store_create(u32 records, u32 words, bool stacks, struct store **ret, struct
 	if (words)
 		s->words = calloc(n, s->n_words * sizeof(*s->words));
 	if (stacks)
-		s->stacks = calloc(n, sizeof(*s->stacks));
+		s->stacks = calloc(n, sizeof(struct trace_stack *));
 	if ((words && !s->words) || (stacks && !s->stacks)) {
 		free(s->words);
 		free(s->stacks);
@@ -304,16 +304,15 @@ static void get_one(const struct store *s, u64 seq, struct trace_record *ret)
 {
 	const struct entry *e = &s->entries[seq & s->mask];
 
-	*ret = (struct trace_record){
-		.seq = seq,
-		.ts_ns = e->ts_ns,
-		.pid = e->pid,
-		.tgid = e->tgid,
-		.cpu = e->cpu,
-		.ctx = e->ctx,
-		.type = e->type,
-		.depth = e->depth,
-	};
+	trace_record_clear(ret);
+	ret->seq = seq;
+	ret->ts_ns = e->ts_ns;
+	ret->pid = e->pid;
+	ret->tgid = e->tgid;
+	ret->cpu = e->cpu;
+	ret->ctx = e->ctx;
+	ret->type = e->type;
+	ret->depth = e->depth;
 	if (has_number(e->type))
 		ret->prev_pid = e->parent;
 	else if (e->type != TRACE_TRACER)

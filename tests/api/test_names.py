@@ -69,6 +69,26 @@ class Names(DaemonCase):
                 out = self.d.cli("report", path, "--json").stdout
                 self.right([json.loads(x) for x in out.splitlines()])
 
+    def test_in_profiles(self):
+        t, n = self.begin(tracer="function_graph", filter=["vfs_fn_00?"])
+        with self.d.stream(t, accept="application/vnd.hvftrace.recording") as s:
+            path = self.d.dir / "rec"
+            path.write_bytes(s.raw())
+        items = [json.loads(x) for x in self.d.cli("report", path, "--json").stdout.splitlines()]
+        want = {}
+        for x in items:
+            if x["type"] == "graph_return":
+                key = x["function"], x["module"], x["ip"]
+                want[key] = want.get(key, 0) + 1
+        rows = json.loads(self.d.cli("profile", path, "--json").stdout)["items"]
+        self.assertEqual({(x["function"], x["module"], x["ip"]): x["hits"] for x in rows if x["hits"]}, want)
+        both = [x["ip"] for x in rows if x["function"] == "gone_function"]
+        self.assertTrue(set(both) & {x["ip"] for x in rows if x["function"] != "gone_function"})
+        lines = self.d.cli("report", path, "--format", "folded").stdout.decode().splitlines()
+        for word in ("gone_function", "vfs_fn_"):
+            self.assertTrue([x for x in lines if word in x], lines)
+        self.assertFalse([x for x in lines if "gone_function" in x and "vfs_fn_" in x], lines)
+
     def test_in_exports(self):
         t, n = self.begin(filter=["vfs_fn_00?"])
         got = self.d.request("GET", f"/v1/traces/{t}/export?format=chrome").body["traceEvents"]

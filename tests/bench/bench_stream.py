@@ -22,9 +22,9 @@ import time
 LONG = os.environ.get("HVF_LONG") == "1"
 SECONDS = 20 if LONG else 2
 RATES = (200000, 500000, 1000000, 2000000) if LONG else (1000000,)
-# ns of CPU a record, of one thread: half of what the rate leaves it on a core of its own
+# ns of CPU a record: half of what the rates leave on two cores, of one thread and of all together
 STREAM_NS = 500
-RECORD_NS = 200  # five million a second take all of it; the command's part has a process of its own
+RECORD_NS = 200
 
 
 def threads_of(pid):
@@ -183,7 +183,7 @@ def recording(d, rate):
               f"{sum(ns.values()):.0f} ns of CPU a record, {max(ns.values()):.0f} of one thread, "
               f"memory {rss:.0f} -> {d.rss_mib():.0f} MiB", flush=True)
         assert d.rss_mib() < rss + 48, "memory grows"
-        assert max(ns.values()) < RECORD_NS, f"{max(ns.values()):.0f} ns a record"
+        assert sum(ns.values()) < RECORD_NS, f"{sum(ns.values()):.0f} ns a record"
         must_reach(n / took, rate, host)
         command.terminate()
         out = command.communicate(timeout=60)[0].decode()

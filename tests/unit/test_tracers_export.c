@@ -262,12 +262,39 @@ static void no_durations_no_stacks(void **state)
 	assert_int_equal(export_create(export_find("speedscope"), &meta, NULL, &x, &err), -EINVAL);
 }
 
+/* Calls that could not be followed, all of them: they count, under their callers. */
+static void callers_without_returns(void **state)
+{
+	static const u32 low[] = { 2, 0x81000013, 0x81000017 };
+	const struct output_meta meta = { .tracer = "function_graph" };
+	const struct output_names names = { .sym = sym };
+	struct trace_record r = { .type = TRACE_FUNCTION,
+				  .ip = 0xffffffff81000008,
+				  .pid = 7,
+				  .comm = "cat",
+				  .stack = (const struct trace_stack *)low };
+	_cleanup_buf_ struct buf out = { 0 };
+	struct export *x;
+
+	(void)state;
+	assert_int_equal(export_create(export_find("folded"), &meta, NULL, &x, NULL), 0);
+	for (r.seq = 1; r.seq <= 3; r.seq++)
+		export_record(x, &out, &r, &names);
+	while (export_end(x, &out))
+		;
+	assert_int_equal(export_check(x, NULL), 0);
+	export_destroy(x);
+	assert_non_null(strstr(out.data, "\ncat;f\"\\?? ffffffff8100001;f\"\\?? ffffffff8100001;"
+					 "f\"\\?? ffffffff8100000 3\n"));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
 	const struct CMUnitTest tests[] = {
 		T(streams_keep_apart),       T(any_number_is_sorted), T(archives),
 		T(whatever_the_records_are), T(nothing_at_all),       T(no_durations_no_stacks),
+		T(callers_without_returns),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

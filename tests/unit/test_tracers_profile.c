@@ -32,7 +32,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-/* Function 1 is "f1", and so on; from 90 on they have no names. */
+static u32 when; /* names change with it */
+
+/* Function 1 is "f1", and so on; from 90 on they have no names. From 80 on they are of a module that changes. */
 static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
 	static char name[8];
@@ -43,8 +45,16 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	snprintf(name, sizeof(name), "f%u", (unsigned int)(addr - TEXT));
 	*ret = (struct kernel_sym){ .name = name };
 	*off_ret = 0;
+	if (addr - TEXT < 80 || when % 3 == 0)
+		return true;
+	if (when % 3 == 2)
+		return false;
+	name[0] = 'g';
+	ret->module = "m";
 	return true;
 }
+
+static const struct output_names names = { .sym = sym, .when = &when };
 
 static void add(u8 type, u64 f, u32 depth, u64 ns)
 {
@@ -53,7 +63,7 @@ static void add(u8 type, u64 f, u32 depth, u64 ns)
 	};
 
 	snprintf(r.comm, sizeof(r.comm), "a;b\n%u", pid);
-	assert_int_equal(profile_add(p, &r), 0);
+	assert_int_equal(profile_add(p, &r, &names), 0);
 }
 
 static void enter(u64 f, u32 depth)
@@ -88,10 +98,9 @@ static void check(u64 f, u64 hits, u64 total, u64 self)
 
 static void folded_is(const char *want)
 {
-	const struct output_names names = { .sym = sym, .arg = NULL };
 	struct buf b = { 0 };
 
-	profile_folded(p, &b, &names);
+	profile_folded(p, &b);
 	assert_string_equal(b.data ? b.data : "", want);
 	buf_deinit(&b);
 }
@@ -180,21 +189,54 @@ static void idle_tasks_are_one_a_cpu(void **state)
 	struct trace_record r = { .type = TRACE_GRAPH_ENTRY, .ip = TEXT + 1, .comm = "<idle>" };
 
 	(void)state;
-	assert_int_equal(profile_add(p, &r), 0);
+	assert_int_equal(profile_add(p, &r, &names), 0);
 	r.cpu = 1;
-	assert_int_equal(profile_add(p, &r), 0);
+	assert_int_equal(profile_add(p, &r, &names), 0);
 	r.depth = 1;
 	r.ip++;
-	assert_int_equal(profile_add(p, &r), 0);
+	assert_int_equal(profile_add(p, &r, &names), 0);
 	r.type = TRACE_GRAPH_RETURN;
 	r.duration_ns = 50;
-	assert_int_equal(profile_add(p, &r), 0);
+	assert_int_equal(profile_add(p, &r, &names), 0);
 	r.depth = 0;
 	r.ip--;
 	r.cpu = 0;
 	r.duration_ns = 60;
-	assert_int_equal(profile_add(p, &r), 0);
+	assert_int_equal(profile_add(p, &r, &names), 0);
 	check(1, 1, 60, 60);
+}
+
+/* A module that another took the place of: functions at the same address are two, and go on when it comes back. */
+static void other_names_are_other_functions(void **state)
+{
+	const struct profile_row *rows;
+	size_t n;
+
+	(void)state;
+	for (when = 0; when < 3000; when++) {
+		enter(1, 0);
+		enter(85, 1);
+		leave(85, 1, 10);
+		leave(1, 0, 12);
+	}
+	when = 0;
+	rows = profile_rows(p, &n);
+	assert_int_equal(n, 4);
+	for (size_t i = 0; i < n; i++) {
+		static const char *const want[] = { "f85", "f1", "g85", NULL };
+
+		if (want[i])
+			assert_string_equal(rows[i].name, want[i]);
+		else
+			assert_null(rows[i].name);
+		assert_int_equal(rows[i].hits, i == 1 ? 3000 : 1000);
+		assert_int_equal(rows[i].ip, i == 1 ? TEXT + 1 : TEXT + 85);
+		assert_int_equal(!rows[i].module, i != 2);
+	}
+	folded_is("a:b?7;f1 6000\n"
+		  "a:b?7;f1;f85 10000\n"
+		  "a:b?7;f1;g85 10000\n"
+		  "a:b?7;f1;0x1055 10000\n");
 }
 
 static void more_than_there_is_room_for(void **state)
@@ -231,6 +273,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(without_graph_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_not_seen_to_return, setup, teardown),
 		cmocka_unit_test_setup_teardown(idle_tasks_are_one_a_cpu, setup, teardown),
+		cmocka_unit_test_setup_teardown(other_names_are_other_functions, setup, teardown),
 		cmocka_unit_test_setup_teardown(more_than_there_is_room_for, setup, teardown),
 	};
 

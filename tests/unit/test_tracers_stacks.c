@@ -219,10 +219,10 @@ static void folded(void **state)
 
 	(void)state;
 	for (u32 i = 0; i < 3; i++)
-		assert_int_equal(profile_add(p, &r), 0);
+		assert_int_equal(profile_add(p, &r, &names), 0);
 	r.stack = NULL;
-	assert_int_equal(profile_add(p, &r), 0);
-	profile_folded(p, &b, &names);
+	assert_int_equal(profile_add(p, &r, &names), 0);
+	profile_folded(p, &b);
 	assert_string_equal(b.data, "cat;fn2;fn1;fn0 3\n");
 	buf_deinit(&b);
 	profile_destroy(p);

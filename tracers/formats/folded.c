@@ -39,21 +39,29 @@ static void destroy(struct export *x)
 static void record(struct export *x, struct buf *b, const struct trace_record *r)
 {
 	struct folded *f = x->priv;
-	struct trace_record by_name = *r;
 
 	(void)b;
-	/* of one address there may be several, of modules that came and went */
-	if (r->ip)
-		by_name.ip = export_sym(x, r->ip);
-	if (profile_add(f->profile, &by_name))
+	if (profile_add(f->profile, r, x->names))
 		export_fail(x, -ENOMEM);
+}
+
+/* Of the event's call: its name in user space. */
+static bool call_name(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	const struct syscall_event *e = arg;
+
+	(void)addr;
+	*ret = (struct kernel_sym){ .name = e->entry->name };
+	*off_ret = 0;
+	return true;
 }
 
 static void syscall_event(struct export *x, struct buf *b, const struct syscall_event *e)
 {
+	const struct output_names names = { .sym = call_name, .arg = (void *)(uintptr_t)e };
 	struct folded *f = x->priv;
 	struct trace_record r = { .type = TRACE_GRAPH_RETURN,
-				  .ip = export_call_sym(x, e),
+				  .ip = e->entry->addr,
 				  .duration_ns = e->duration_ns,
 				  .pid = e->pid,
 				  .cpu = e->cpu };
@@ -61,7 +69,7 @@ static void syscall_event(struct export *x, struct buf *b, const struct syscall_
 	(void)b;
 	memcpy(r.comm, e->comm, sizeof(r.comm));
 	if (e->state != SYSCALL_NEVER && e->state != SYSCALL_UNFINISHED &&
-	    profile_add(f->profile, &r))
+	    profile_add(f->profile, &r, &names))
 		export_fail(x, -ENOMEM);
 }
 
@@ -73,19 +81,8 @@ static void lost(struct export *x, struct buf *b, u64 count)
 	(void)count;
 }
 
-/* Of the profile: its addresses are numbers of symbols. */
-static bool by_number(void *arg, u64 id, struct kernel_sym *ret, u64 *off_ret)
-{
-	const struct exp_sym *e = syms_at(arg, (u32)id);
-
-	*ret = (struct kernel_sym){ .name = e->name, .module = e->module };
-	*off_ret = 0;
-	return true;
-}
-
 static bool end(struct export *x, struct buf *b)
 {
-	struct output_names names = { .sym = by_number, .arg = x->syms };
 	struct folded *f = x->priv;
 	size_t before = b->len;
 	char time[40];
@@ -99,7 +96,7 @@ static bool end(struct export *x, struct buf *b)
 			 (unsigned long long)x->n_lost);
 	f->in_end = true;
 	while (b->len - before < 65536) {
-		if (!profile_folded_next(f->profile, &f->next, b, &names))
+		if (!profile_folded_next(f->profile, &f->next, b))
 			return false;
 	}
 	return true;
