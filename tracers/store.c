@@ -289,13 +289,13 @@ static void get_call(const struct store *s, u64 seq, const struct entry *e,
 	ret->ip = TOP_4G | e->ip;
 	if (e->type == TRACE_GRAPH_RETURN) {
 		ret->duration_ns = (u64)e->duration2 << 42 | (u64)e->duration1 << 32 | e->parent;
-		ret->has_retval = e->retval;
-		if (e->retval)
+		ret->has_retval = words && e->retval;
+		if (ret->has_retval)
 			ret->retval = *words;
 		return;
 	}
 	ret->parent = TOP_4G | e->parent;
-	ret->n_args = (u8)e->duration1;
+	ret->n_args = words ? (u8)e->duration1 : 0;
 	if (ret->n_args)
 		memcpy(ret->args, words, ret->n_args * sizeof(u64));
 }
