@@ -9,7 +9,7 @@ import time
 
 from daemon import Daemon, Problem
 from guest import Guest, wait_for
-from testlib import LONG, last_kernel, main
+from testlib import LONG, first_kernel, last_kernel, main
 from truth import Truth, attach
 
 MOMENTS = 40 if LONG else 4
@@ -71,12 +71,13 @@ def test_while_all_is_armed(flavour, tmp="state"):
         assert truth.walk(agent_text) is None, "the agent's memory is still there"
 
 
-def test_at_any_moment():
+@first_kernel
+def test_at_any_moment(flavour):
     """While it attaches, borrows, arms, disarms, gives back: the delay is drawn, and printed."""
     seed = random.randrange(1 << 30)
     draw = random.Random(seed)
     print(f"seed {seed}")
-    with Guest("cloud-6.1") as g:
+    with Guest(flavour) as g:
         truth = Truth(g)
         state = g.dir / "state"
         sites = None
@@ -108,9 +109,10 @@ def test_at_any_moment():
             clean_up(g, truth, sites, state)
 
 
-def test_stopped_at_the_next_start():
+@first_kernel
+def test_stopped_at_the_next_start(flavour):
     """What cannot be put back now is tried again, with nobody asking."""
-    with Guest("cloud-6.1") as g:
+    with Guest(flavour) as g:
         state = g.dir / "state"
         d = Daemon(state_dir=state).start()
         truth, sites = attach(g, d)

@@ -14,7 +14,7 @@ from daemon import Daemon, binary, build_dir, problem
 from graphlib import graph
 from guest import Guest, GuestError, Skip, die_with_parent, wait_for
 from libvirt import PREFIX, URI, Domain, Libvirtd, answers, virsh
-from testlib import LONG, main
+from testlib import LONG, first_kernel, main
 from truth import attach
 
 CALLS = 1000
@@ -77,10 +77,11 @@ def no_stub_left(g):
     assert "gdb" not in labels, labels
 
 
-def test_a_domain():
+@first_kernel
+def test_a_domain(flavour):
     """Untouched: listed, refused while off, traced by name and by UUID, paused and resumed, detached."""
     need_libvirt()
-    with Libvirtd() as v, Domain(v).define() as g, Daemon() as d:
+    with Libvirtd() as v, Domain(v, flavour).define() as g, Daemon() as d:
         truth, sites = attach(g, d)
         assert maps_libvirt(d)
         row = d.get("/v1/guests/g")
@@ -137,14 +138,15 @@ def test_what_cannot_be_attached():
         assert d.get("/v1/guests")["items"] == []
 
 
-def test_libvirtd_goes_and_comes_back():
+@first_kernel
+def test_libvirtd_goes_and_comes_back(flavour):
     """While it is away the state is told, records go on, and a window under TCG is one clear error. What
     could not be put back then is when it is there again. In the end the traced domain is destroyed."""
     need_libvirt()
     with Libvirtd() as v:
         if not v.ours:
             raise Skip("a libvirtd runs here that is not ours to stop")
-        with Domain(v) as g, Daemon() as d:
+        with Domain(v, flavour) as g, Daemon() as d:
             truth, sites = attach(g, d)
             t = d.trace("g", ["vfs_*"])["id"]
             d.wait_trace(t, lambda x: x["records"] > 100)
@@ -186,13 +188,14 @@ def test_libvirtd_goes_and_comes_back():
             refused(d, g.target, 409, "target.not_running")
 
 
-def test_managed_save():
+@first_kernel
+def test_managed_save(flavour):
     """Saved while it is traced, by somebody who asks nobody: what comes back has an agent that no journal
     tells of. The daemon takes it out once it runs again; without one, the next attach does."""
     if not LONG:
         raise Skip("saves and restores a domain; HVF_LONG=1 asks for it")
     need_libvirt()
-    with Libvirtd() as v, Domain(v) as g, Daemon() as d:
+    with Libvirtd() as v, Domain(v, flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         t = graph(d, ["vfs_*", "hrtimer_nanosleep", "do_wait"])
         d.wait_trace(t, lambda x: x["records"] > 100)

@@ -8,7 +8,7 @@ import tempfile
 
 from daemon import Daemon, problem
 from guest import Guest, Skip, initramfs, kernel_dir, wait_for
-from testlib import LONG, main
+from testlib import LONG, first_kernel, main
 from truth import Truth, attach
 
 SLEEPERS = ["vfs_*", "hrtimer_nanosleep", "do_wait"]  # some tasks are always inside
@@ -36,11 +36,14 @@ def given_back(g, d, truth, sites, name="g"):
     g.assert_no_warnings()
 
 
-def test_hotplug():
+@first_kernel
+def test_hotplug(flavour):
     """Memory, in which stacks and the agent come to lie; a CPU, whose calls are recorded."""
     long_only()
     extra = ["-m", "slots=2,maxmem=2G", "-smp", "maxcpus=4"]
-    with Guest("cloud-6.1", mem=256, extra=extra) as g, Daemon() as d:
+    # 6.12 would take it into use by itself, in a zone of its choice
+    offline = "memhp_default_state=offline"
+    with Guest(flavour, mem=256, extra=extra, append=offline) as g, Daemon() as d:
         truth, sites = attach(g, d)
         ram = d.get("/v1/guests/g")["ram_bytes"]
         t = d.trace("g", SLEEPERS, tracer="function_graph", mode="overwrite")["id"]
@@ -112,16 +115,17 @@ def kexec(g, append):
     g.wait_ready(120)
 
 
-def test_kexec():
+@first_kernel
+def test_kexec(flavour):
     """Another kernel in the same memory, and no reset: a trace ends, a persistent one goes on in it."""
     long_only()
-    kernel = kernel_dir("cloud-6.1")
+    kernel = kernel_dir(flavour)
     small = initramfs().read_bytes()  # without modules
     with tempfile.TemporaryDirectory() as folder:
         both = pathlib.Path(folder) / "initrd"
         both.write_bytes(small + b"\0" * (-len(small) % 512) + cpio({
             "again/": b"", "again/vmlinuz": (kernel / "vmlinuz").read_bytes(), "again/initrd": small}))
-        with Guest("cloud-6.1", mem=768, initrd=both) as g, Daemon() as d:
+        with Guest(flavour, mem=768, initrd=both) as g, Daemon() as d:
             truth = Truth(g)
             d.attach(g, "g")
             t = d.trace("g", SLEEPERS, tracer="function_graph", persistent=True)["id"]
@@ -146,10 +150,11 @@ def crash(g):
     g.sh("echo 1 > /proc/sys/kernel/sysrq; (sleep 0.2; echo c > /proc/sysrq-trigger) & true")
 
 
-def test_panic():
+@first_kernel
+def test_panic(flavour):
     """What ran before is readable; the trace ends when the guest has come back, or is gone with QEMU."""
     long_only()
-    with Guest("cloud-6.1", reboot=True) as g, Daemon() as d:
+    with Guest(flavour, reboot=True) as g, Daemon() as d:
         d.attach(g, "g")
         t = d.trace("g", ["vfs_*", "panic"], tracer="function_graph", persistent=True)["id"]
         d.wait_trace(t, lambda x: x["records"] > 100)
@@ -166,10 +171,11 @@ def test_panic():
         g.assert_no_warnings()
 
 
-def test_panic_that_stays():
+@first_kernel
+def test_panic_that_stays(flavour):
     """It panics and stays there: its rings are read to the end, and letting go says that it cannot."""
     long_only()
-    with Guest("cloud-6.1", append="panic=0", reboot=True) as g, Daemon() as d:
+    with Guest(flavour, append="panic=0", reboot=True) as g, Daemon() as d:
         d.attach(g, "g")
         t = d.trace("g", ["vfs_*", "panic"])["id"]
         d.wait_trace(t, lambda x: x["records"] > 100)
@@ -189,10 +195,10 @@ def test_panic_that_stays():
         g.assert_no_warnings()
 
 
-def need_module(name):
-    order = (kernel_dir("cloud-6.1") / "modules/order").read_text()
+def need_module(flavour, name):
+    order = (kernel_dir(flavour) / "modules/order").read_text()
     if not re.search(rf"^{name} ", order, re.M):
-        raise Skip(f"{name} was not fetched with this kernel (tests/kernels/fetch --refresh cloud-6.1)")
+        raise Skip(f"{name} was not fetched with this kernel (tests/kernels/fetch --refresh {flavour})")
 
 
 def has_panic(d, t):
@@ -201,13 +207,14 @@ def has_panic(d, t):
                        d.get(f"/v1/traces/{t}/records?limit=1000&after={max(0, n - 1000)}")["items"]}
 
 
-def test_panic_that_is_told():
+@first_kernel
+def test_panic_that_is_told(flavour):
     """Its VMM hears of it (pvpanic) and keeps it as it is: the last records are there, and all else goes
     with the reset."""
     long_only()
-    need_module("pvpanic_pci")
+    need_module(flavour, "pvpanic_pci")
     extra = ["-device", "pvpanic-pci", "-action", "panic=pause"]
-    with Guest("cloud-6.1", modules=["pvpanic_pci"], extra=extra, reboot=True) as g, Daemon() as d:
+    with Guest(flavour, modules=["pvpanic_pci"], extra=extra, reboot=True) as g, Daemon() as d:
         d.attach(g, "g")
         t = d.trace("g", ["vfs_*", "panic"], tracer="function_graph", persistent=True)["id"]
         d.wait_trace(t, lambda x: x["records"] > 100)
@@ -233,13 +240,14 @@ def actual(g):
     return g.qmp.command("query-balloon")["actual"]
 
 
-def test_balloon():
+@first_kernel
+def test_balloon(flavour):
     """Memory is taken from it and given again while all its calls are followed. The agent's is never taken:
     it is the guest's own allocator's to give."""
     long_only()
-    need_module("virtio_balloon")
+    need_module(flavour, "virtio_balloon")
     extra = ["-device", "virtio-balloon-pci"]
-    with Guest("cloud-6.1", modules=["virtio_pci", "virtio_balloon"], extra=extra) as g, Daemon() as d:
+    with Guest(flavour, modules=["virtio_pci", "virtio_balloon"], extra=extra) as g, Daemon() as d:
         truth, sites = attach(g, d)
         t = d.trace("g", [], tracer="function_graph", mode="overwrite")["id"]
         d.wait_trace(t, lambda x: x["records"] > 1000)
@@ -261,10 +269,11 @@ def test_balloon():
         print(f"{full >> 20} MiB, {full >> 21} of them taken, given and taken")
 
 
-def test_paused_and_asleep():
+@first_kernel
+def test_paused_and_asleep(flavour):
     """Paused by its owner, then in its own sleep: traced on, and given back as ever."""
     long_only()
-    with Guest("cloud-6.1", extra=["-rtc", "base=utc"]) as g, Daemon() as d:
+    with Guest(flavour, extra=["-rtc", "base=utc"]) as g, Daemon() as d:
         truth, sites = attach(g, d)
         t = d.trace("g", SLEEPERS, tracer="function_graph", mode="overwrite")["id"]
         d.wait_trace(t, lambda x: x["records"] > 100)

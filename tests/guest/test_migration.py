@@ -6,7 +6,7 @@ import threading
 
 from daemon import Daemon, problem
 from guest import Guest, Skip, wait_for
-from testlib import LONG, main
+from testlib import LONG, first_kernel, main
 from truth import attach
 
 
@@ -22,8 +22,9 @@ def cancel(g):
     wait_for("it is over", lambda: g.qmp.command("query-migrate").get("status") == "cancelled", 20)
 
 
-def test_migration():
-    with Guest("cloud-6.1") as g, Daemon() as d:
+@first_kernel
+def test_migration(flavour):
+    with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         begin(g)
         reply = d.request("POST", "/v1/guests/g/traces", {"tracer": "function", "filter": ["vfs_*"]})

@@ -6,7 +6,7 @@ import subprocess
 
 from daemon import Daemon, Problem, binary
 from guest import Guest, Skip, wait_for
-from testlib import LONG, main
+from testlib import LONG, first_kernel, main
 from truth import Truth
 
 
@@ -15,8 +15,8 @@ def reset(g):
     g.wait_ready(120)
 
 
-def check(append):
-    with Guest("cloud-6.1", reboot=True, append=append) as g, Daemon() as d:
+def check(flavour, append):
+    with Guest(flavour, reboot=True, append=append) as g, Daemon() as d:
         d.attach(g, "g")
         t = d.trace("g", [])["id"]
         d.wait_trace(t, lambda x: x["records"] > 1000)
@@ -54,10 +54,11 @@ def check(append):
         g.assert_no_warnings()
 
 
-def test_persistent():
+@first_kernel
+def test_persistent(flavour):
     """A persistent trace goes on in each kernel that comes after a reset: by the API, then by the command."""
     rounds = 50 if LONG else 3
-    with Guest("cloud-6.1", reboot=True) as g, Daemon() as d:
+    with Guest(flavour, reboot=True) as g, Daemon() as d:
         d.attach(g, "g")
         t = d.trace("g", ["vfs_*"], persistent=True)["id"]
         d.wait_trace(t, lambda x: x["records"] > 100, 120)
@@ -91,7 +92,7 @@ def test_persistent():
         assert not d.journals(), d.journals()
         g.assert_alive()
         g.assert_no_warnings()
-        print(f"{rounds} resets, {info['functions']} functions armed again each time")
+        print(f"{flavour}: {rounds} resets, {info['functions']} functions armed again each time")
 
 
 def running(d):
@@ -100,15 +101,17 @@ def running(d):
     return ids[0] if ids else None
 
 
-def test_reset():
-    check("")
+@first_kernel
+def test_reset(flavour):
+    check(flavour, "")
 
 
-def test_reset_without_kaslr():
+@first_kernel
+def test_reset_without_kaslr(flavour):
     """The kernel after looks the same to the byte: same addresses, same vmcoreinfo."""
     if not LONG:
         raise Skip("test_reset is the same but for that; HVF_LONG=1 asks for it")
-    check("nokaslr")
+    check(flavour, "nokaslr")
 
 
 if __name__ == "__main__":

@@ -2,13 +2,13 @@
 """A real Linux in our own VMM on KVM: started by the command, traced, given back, shut down."""
 
 import collections
-import pathlib
 import re
 import subprocess
 import tempfile
 import time
 
 from daemon import Daemon, Problem, binary
+from faults import OWN_VMM, Table, die, flat, recover
 from guest import Skip
 from small import Control, RunGuest, SmallGuest
 from testlib import LONG, main
@@ -104,34 +104,31 @@ def check_disk(g, disk):
     assert disk.read(14) == b"from the guest", "written and synced, but not there"
 
 
+def differ(before, after):
+    """Where two texts do."""
+    return [] if before == after else [i for i in range(len(before)) if before[i] != after[i]]
+
+
 def check_untouched(g, before):
-    after = g.kernel_text()
-    changed = [hex(g.symbols["_text"] + i) for i in range(len(before)) if before[i] != after[i]]
+    changed = [hex(g.symbols["_text"] + i) for i in differ(before, g.kernel_text())]
     assert not changed, f"{len(changed)} bytes of kernel text differ: {changed[:10]}"
     g.assert_given_back()
 
 
-# where the VMM's memory is lent, mapped, and given back; what is in the guest when one dies there
-FAULTS = ("spare.lent_journalled", "spare.lent", "spare.journalled", "spare.mapped", "agent.written",
-          "arm.done", "agent.freed:1", "agent.freed:2", "spare.returned")
-
-
 def check_faults(g, before):
     """Killed while memory is lent, or given back: the next one takes everything away, the VM's slot too."""
+    program, table = binary("attach_cycle_faults"), Table("our own VMM")
+    points = flat(OWN_VMM)
     with tempfile.TemporaryDirectory(prefix="hvf-state-") as state:
-        for point in FAULTS if LONG else FAULTS[1::6]:
-            p = subprocess.run([binary("attach_cycle_faults"), g.target, state, OPEN, "1", "100"],
-                               env={"HVF_FAULT": point}, capture_output=True, text=True, timeout=120,
-                               check=False)
-            assert p.returncode == -9, f"{point} is not hit: {p.stdout}{p.stderr}"
-            lent = g.is_lent()
-            p = subprocess.run([binary("attach_cycle_faults"), "--recover", state], capture_output=True,
-                               text=True, timeout=120, check=False)
-            assert p.returncode == 0, f"after {point}: {p.stdout}{p.stderr}"
-            assert not list(pathlib.Path(state).glob("*.journal")), f"after {point}"
+        for point in points if LONG else points[1::6]:
+            die(program, g.target, state, OPEN, point, 100)
+            lent, changed = g.is_lent(), differ(before, g.kernel_text())
+            records = recover(program, state, point)
             check_untouched(g, before)
             assert g.do("open 5").count("HVF-DONE") == 1
-            print(f"killed at {point}: memory {'was' if lent else 'was not'} lent, recovered")
+            assert records or point != "arm.done:1", "no word on records"
+            table.add(point, f"{len(changed)} bytes", "given back" if lent else "not lent", records)
+    table.show()
 
 
 def test_run_trace_and_shut_down():

@@ -5,7 +5,7 @@ memory afterwards is found out by proof, and given back."""
 from daemon import Daemon
 from guest import Guest, Skip, wait_for
 from snapshot import Snapshots
-from testlib import LONG, main
+from testlib import LONG, first_kernel, main
 from truth import attach
 
 SLEEPERS = ["vfs_*", "hrtimer_nanosleep", "do_wait"]  # some tasks are always inside
@@ -37,9 +37,10 @@ def traces(d, name):
     d.delete(f"/v1/traces/{t}")
 
 
-def test_loaded_while_traced():
+@first_kernel
+def test_loaded_while_traced(flavour):
     """One from before we came: nothing of ours is there, and nothing is written to where it was."""
-    with Guest("cloud-6.1", mem=256) as g, Daemon() as d:
+    with Guest(flavour, mem=256) as g, Daemon() as d:
         snapshots = Snapshots(g)
         truth, sites = attach(g, d)
         areas = lent(truth)
@@ -58,11 +59,12 @@ def test_loaded_while_traced():
         untouched(g, truth, sites, areas)
 
 
-def test_taken_while_traced():
+@first_kernel
+def test_taken_while_traced(flavour):
     """One with armed sites, loaded when nobody is attached, when one is, and while a trace runs."""
     if not LONG:
         raise Skip("loads several snapshots; HVF_LONG=1 asks for it")
-    with Guest("cloud-6.1", mem=256) as g, Daemon() as d:
+    with Guest(flavour, mem=256) as g, Daemon() as d:
         snapshots = Snapshots(g)
         truth, sites = attach(g, d)
         areas = lent(truth)
@@ -104,11 +106,12 @@ def test_taken_while_traced():
         untouched(g, truth, sites, areas)
 
 
-def test_loaded_while_no_daemon_lives():
+@first_kernel
+def test_loaded_while_no_daemon_lives(flavour):
     """What the journal tells of is not there any more: it is dropped; what the snapshot brought is found."""
     if not LONG:
         raise Skip("loads several snapshots; HVF_LONG=1 asks for it")
-    with Guest("cloud-6.1", mem=256) as g:
+    with Guest(flavour, mem=256) as g:
         state = g.dir / "state"
         snapshots = Snapshots(g)
         with Daemon(state_dir=state) as d:

@@ -162,6 +162,7 @@ class Daemon:
             return
         keep = os.environ.get("HVF_KEEP_LOGS")
         if keep and self.log_path.exists():
+            os.makedirs(keep, exist_ok=True)
             shutil.copy(self.log_path, os.path.join(keep, f"{self.dir.name}.log"))
         text = self.log_path.read_text(errors="replace")
         if check:

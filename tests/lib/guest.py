@@ -110,6 +110,7 @@ class Guest:
     cpu:     QEMU's -cpu; max has 5-level page tables
     extra:   more QEMU arguments
     linger:  the guest may outlive this process
+    incoming: a file that save_state() of a guest with the same parameters wrote: it goes on from there
     thread:  "multi" or "single", QEMU's threads for the vCPUs. For QEMU_RACE some 1 of 20 guests that
              trace all functions themselves hang for good (their kernel's RCU says so), with nothing of ours
              near them; with one thread none did. Use it where a guest does that.
@@ -117,7 +118,7 @@ class Guest:
 
     def __init__(self, kernel="cloud-6.1", mem=512, cpus=2, append="", load="light", modules=(),
                  ram="memfd", cpu="max", extra=(), initrd=None, user=None, ready=True, timeout=120,
-                 linger=False, reboot=False, thread="multi"):
+                 linger=False, reboot=False, thread="multi", incoming=None):
         self.kernel = kernel_dir(kernel) if kernel else None
         self.mem, self.cpus, self.ram, self.cpu = mem, cpus, ram, cpu
         self.append = f"hvf.load={load} {append}".strip()
@@ -129,7 +130,7 @@ class Guest:
             self.append += " hvf.modules=" + ",".join(modules)
         self.extra, self.initrd, self.user = list(extra), initrd, user
         self.ready, self.timeout, self.linger = ready, timeout, linger
-        self.reboot, self.thread = reboot, thread
+        self.reboot, self.thread, self.incoming = reboot, thread, incoming
         self.process = self.qmp = self.channel = None
         self.buf = b""
         self.token = 0
@@ -166,6 +167,8 @@ class Guest:
             initrd = self.initrd or initramfs(self.kernel)
             a += ["-kernel", str(self.kernel / "vmlinuz"), "-initrd", str(initrd), "-append",
                   f"console=ttyS0 loglevel=5 panic=-1 {self.append}".strip()]
+        if self.incoming:
+            a += ["-incoming", f"exec:cat {self.incoming}"]
         return a + self.extra
 
     def start(self):
@@ -200,7 +203,9 @@ class Guest:
                     preexec_fn=None if self.linger else die_with_parent)
             self.qmp = Qmp(str(self.dir / "harness.qmp"))
             self.channel = self._connect(self.dir / "channel")
-            if self.kernel and self.ready:
+            if self.incoming:
+                wait_for("it goes on", lambda: self.status() == "running", self.timeout)
+            elif self.kernel and self.ready:
                 self.wait_ready()
         except Exception as e:
             detail = self._tail(self.log_path) + self._tail(self.console_path)
@@ -254,6 +259,19 @@ class Guest:
             return pathlib.Path(path).read_bytes()[-n:].decode(errors="replace")
         except OSError:
             return ""
+
+    def save_state(self, path):
+        """All that it is, into a file; then it goes on."""
+        self.qmp.command("migrate-set-parameters", **{"max-bandwidth": 1 << 33})
+        self.qmp.command("migrate", uri=f"exec:cat > {path}")
+
+        def ended():
+            status = self.qmp.command("query-migrate").get("status")
+            return status if status in ("completed", "failed", "cancelled") else None
+        status = wait_for("its state is written", ended, self.timeout)
+        if status != "completed":
+            raise GuestError(f"its state was not written: {status}")
+        self.qmp.command("cont")
 
     # command channel
 

@@ -39,10 +39,15 @@ XML = """<domain type='qemu'>
   <on_reboot>restart</on_reboot>
   <devices>
     <serial type='file'><source path='{dir}/console.log'/><target type='isa-serial'/></serial>
-    <serial type='unix'><source mode='bind' path='{dir}/channel'/><target type='pci-serial'/></serial>
+    <serial type='unix'><source mode='bind' path='{dir}/channel'/><target type='pci-serial'/></serial>{disk}
   </devices>
 </domain>
 """
+
+DISK = """
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2'/><source file='{dir}/disk.qcow2'/><target dev='hda' bus='ide'/>
+    </disk>"""
 
 
 def virsh(*args, timeout=60, check=True):
@@ -154,7 +159,7 @@ class Libvirtd:
             m = re.fullmatch(re.escape(PREFIX) + r"(\d+)-\d+", name)
             if m and not os.path.exists(f"/proc/{m.group(1)}"):
                 virsh("destroy", name, check=False)
-                virsh("undefine", name, check=False)
+                virsh("undefine", "--managed-save", "--snapshots-metadata", name, check=False)
 
 
 class _Monitor:
@@ -205,13 +210,13 @@ class _Process:
 
 
 class Domain(Guest):
-    """A guest that is a domain; `start=False` only defines it."""
+    """A guest that is a domain; `start=False` only defines it. With disk, snapshots go into that."""
 
     number = 0
 
-    def __init__(self, libvirtd, kernel="cloud-6.1", mem=256, **more):
+    def __init__(self, libvirtd, kernel="cloud-6.1", mem=256, disk=False, **more):
         super().__init__(kernel, mem=mem, ram="anonymous", **more)
-        self.libvirtd = libvirtd
+        self.libvirtd, self.disk = libvirtd, disk
         Domain.number += 1
         self.name = f"{PREFIX}{os.getpid()}-{Domain.number}"
 
@@ -235,9 +240,12 @@ class Domain(Guest):
         # copies: libvirt gives them to QEMU's user
         shutil.copyfile(self.kernel / "vmlinuz", self.dir / "vmlinuz")
         shutil.copyfile(self.initrd or initramfs(self.kernel), self.dir / "initrd")
+        if self.disk:
+            subprocess.run(["qemu-img", "create", "-q", "-f", "qcow2", self.dir / "disk.qcow2", "64M"],
+                           stdin=subprocess.DEVNULL, check=True)
         xml = self.dir / "domain.xml"
         xml.write_text(XML.format(name=self.name, mem=self.mem, cpus=self.cpus, dir=self.dir,
-                                  append=self.append))
+                                  append=self.append, disk=DISK.format(dir=self.dir) if self.disk else ""))
         virsh("define", str(xml))
         return self
 
@@ -267,16 +275,29 @@ class Domain(Guest):
     def save(self):
         """Into a file that libvirt keeps; its QEMU ends."""
         virsh("managedsave", self.name, timeout=120)
-        self.channel.close()
         self.process.wait()
-        os.close(self.process.fd)
-        self.process = self.channel = None
-        self.buf = b""
+        self._let_go()
 
     def restore(self):
         """As it was when it was saved, in another process."""
         virsh("start", self.name, timeout=120)
         self._reach()
+
+    def snapshot(self, tag):
+        """Of all that it is, into its disk's file."""
+        virsh("snapshot-create-as", self.name, tag, timeout=300)
+
+    def revert(self, tag):
+        """To a snapshot; libvirt may have another QEMU for that."""
+        virsh("snapshot-revert", self.name, tag, timeout=300)
+        self._let_go()
+        self._reach()
+
+    def _let_go(self):
+        self.channel.close()
+        os.close(self.process.fd)
+        self.process = self.channel = None
+        self.buf = b""
 
     def stop(self):
         if self.channel:
@@ -284,7 +305,7 @@ class Domain(Guest):
         self.channel = None
         if self.dir:
             virsh("destroy", self.name, check=False)
-            virsh("undefine", "--managed-save", self.name, check=False)
+            virsh("undefine", "--managed-save", "--snapshots-metadata", self.name, check=False)
             shutil.rmtree(self.dir, ignore_errors=True)
         if self.process:
             if self.process.poll() is None:
