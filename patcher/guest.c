@@ -133,7 +133,7 @@ int guest_check_alive(struct guest *g, struct err *err)
 	int rc;
 
 	if (vm_state(g->vm) == VM_GONE) {
-		left_note_if_saved(g);
+		left_note_at_end(g);
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
 	}
 	same = guest_same_kernel(g);

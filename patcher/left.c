@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* Guests that were saved with an agent in them. See left.h. */
+/* Guests that may come back with an agent in them. See left.h. */
 #define LOG_PREFIX "recover"
 #include "patcher/left.h"
 
@@ -51,9 +51,12 @@ void left_settled(const struct guest *g)
 	unlink(path);
 }
 
-void left_note_if_saved(struct guest *g)
+void left_note_at_end(struct guest *g)
 {
-	if (g->noted || !journal_outstanding(g->journal) || !vm_was_saved(g->vm))
+	enum vm_end end = g->noted ? VM_END_GONE : vm_end(g->vm);
+
+	/* what is in a snapshot was not put there by this trace only */
+	if (end == VM_END_GONE || (end == VM_END_SAVED && !journal_outstanding(g->journal)))
 		return;
 	left_note(g);
 	g->noted = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Guests whose memory was saved with an agent in it, and whose VMM has ended since (virsh managedsave). They come
- * back with that, in another process and when their owner likes. A note in the state directory has them looked
- * at then. Must not know libvirt.
+ * Guests whose memory was saved, maybe with an agent in it, and whose VMM has ended since (virsh managedsave,
+ * snapshot-revert). They come back with that, in another process and when their owner likes. A note in the state
+ * directory has them looked at then. Must not know libvirt.
  */
 #ifndef PATCHER_LEFT_H
 #define PATCHER_LEFT_H
@@ -10,11 +10,11 @@
 #include "patcher/guest_priv.h"
 
 /**
- * left_note_if_saved - its VMM has ended: was that after its memory was saved, with changes of ours in it?
+ * left_note_at_end - its VMM has ended: was its memory saved with changes of ours in it, or is a snapshot loaded?
  *
  * Then a note is made, once. What fails is logged. Context: guest lock held.
  */
-void left_note_if_saved(struct guest *g);
+void left_note_at_end(struct guest *g);
 
 /** left_note - have the guest looked at as one that was saved: its memory is of another time. Context: guest lock held */
 void left_note(const struct guest *g);

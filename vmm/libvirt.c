@@ -129,15 +129,17 @@ static enum vm_state libvirt_state(struct vm *vm)
 }
 
 /* The event comes about when the process ends. */
-static bool libvirt_saved(struct vm *vm)
+static enum vm_end libvirt_end(struct vm *vm)
 {
 	const struct libvirt_priv *priv = vm->priv;
 	const struct timespec step = { .tv_nsec = 20 * 1000 * 1000 };
-	bool saved;
+	int detail = -1;
 
-	for (int i = 0; i < DYING_MS / 20 && !lv_link_stopped(priv->link, &saved); i++)
+	for (int i = 0; i < DYING_MS / 20 && !lv_link_stopped(priv->link, &detail); i++)
 		nanosleep(&step, NULL);
-	return lv_link_stopped(priv->link, &saved) && saved;
+	if (detail == LV_STOPPED_SAVED)
+		return VM_END_SAVED;
+	return detail == LV_STOPPED_FROM_SNAPSHOT ? VM_END_REVERTED : VM_END_GONE;
 }
 
 const struct vm_ops vm_ops_libvirt = {
@@ -152,6 +154,6 @@ const struct vm_ops vm_ops_libvirt = {
 	.vcpu_regs = qemu_vcpu_regs,
 	.leaves = qemu_leaves,
 	.silent = qemu_silent,
-	.saved = libvirt_saved,
+	.end = libvirt_end,
 	.list_ram = qemu_list_ram,
 };

@@ -40,6 +40,7 @@ enum lv_event {
 	LV_EVENT_RESUMED = 4,
 	LV_EVENT_STOPPED = 5, /* its detail: */
 	LV_STOPPED_SAVED = 4, /* VIR_DOMAIN_EVENT_STOPPED_SAVED */
+	LV_STOPPED_FROM_SNAPSHOT = 6, /* another QEMU goes on from a snapshot */
 	LV_EVENT_SHUTDOWN = 6,
 	LV_EVENT_PMSUSPENDED = 7,
 	LV_EVENT_CRASHED = 8

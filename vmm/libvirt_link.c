@@ -542,11 +542,11 @@ bool lv_link_was_running(const struct lv_link *l)
 	return __atomic_load_n(&l->was_running, __ATOMIC_ACQUIRE);
 }
 
-bool lv_link_stopped(const struct lv_link *l, bool *saved_ret)
+bool lv_link_stopped(const struct lv_link *l, int *detail_ret)
 {
 	int stopped = __atomic_load_n(&l->stopped, __ATOMIC_ACQUIRE);
 
-	*saved_ret = stopped == LV_STOPPED_SAVED + 1;
+	*detail_ret = stopped - 1;
 	return stopped;
 }
 

@@ -57,8 +57,8 @@ enum lv_run lv_link_run(const struct lv_link *l);
 /** lv_link_was_running - what the last event said, also when its connection is lost; true before any */
 bool lv_link_was_running(const struct lv_link *l);
 
-/** lv_link_stopped - the event of its end was heard; by being saved (virsh save, managedsave)? */
-bool lv_link_stopped(const struct lv_link *l, bool *saved_ret);
+/** lv_link_stopped - the event of its end was heard; its detail: LV_STOPPED_SAVED ... */
+bool lv_link_stopped(const struct lv_link *l, int *detail_ret);
 
 /** lv_link_serial - changes with every event; for lv_link_note_run() */
 u32 lv_link_serial(const struct lv_link *l);

@@ -164,9 +164,9 @@ bool vm_silent(const struct vm *vm)
 	return vm->ops->silent && vm->ops->silent(vm);
 }
 
-bool vm_was_saved(struct vm *vm)
+enum vm_end vm_end(struct vm *vm)
 {
-	return vm->ops->saved && vm->ops->saved(vm);
+	return vm->ops->end ? vm->ops->end(vm) : VM_END_GONE;
 }
 
 enum vm_state vm_state(struct vm *vm)

@@ -24,6 +24,13 @@ enum vm_state {
 	VM_GONE
 };
 
+/* What becomes of a guest's memory when its VMM has ended. */
+enum vm_end {
+	VM_END_GONE,
+	VM_END_SAVED, /* the guest may run on from it, as it was in the end (virsh save, managedsave) */
+	VM_END_REVERTED /* another VMM runs on from a snapshot, as it was at any time before */
+};
+
 /* A run of guest RAM, by guest physical address; sorted, not overlapping. */
 struct vm_ram {
 	gpa_t base;
@@ -116,8 +123,8 @@ enum vm_leaving vm_leaves(struct vm *vm);
  */
 bool vm_silent(const struct vm *vm);
 
-/** vm_was_saved - has the VMM ended after it saved the guest's memory, from which that may run on? */
-bool vm_was_saved(struct vm *vm);
+/** vm_end - of a VMM that has ended: does the guest run on elsewhere? Waits a moment for whoever knows. */
+enum vm_end vm_end(struct vm *vm);
 
 /**
  * vm_more_ram - ask the VMM again which RAM there is; by itself this is done for an address outside of what is known

@@ -97,7 +97,7 @@ struct vm_ops {
 	/* optional; nobody is asked; any thread */
 	bool (*silent)(const struct vm *vm);
 	/* optional; the process has ended, or is about to */
-	bool (*saved)(struct vm *vm);
+	enum vm_end (*end)(struct vm *vm);
 	/* optional; no window is open; vm_mem_add() for each region of RAM that there is now */
 	int (*list_ram)(struct vm *vm, struct err *err);
 };

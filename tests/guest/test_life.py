@@ -147,7 +147,7 @@ def test_kexec(flavour):
 
 
 def crash(g):
-    g.sh("echo 1 > /proc/sys/kernel/sysrq; (sleep 0.2; echo c > /proc/sysrq-trigger) & true")
+    g.send("echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger")
 
 
 @first_kernel
@@ -283,7 +283,7 @@ def test_paused_and_asleep(flavour):
         g.qmp.command("cont")
         d.wait_trace(t, lambda x: x["records"] > n + 100)
         if "mem" in g.run("cat /sys/power/state").split():
-            g.sh("(sleep 0.2; echo mem > /sys/power/state) > /dev/null 2>&1 & true")
+            g.send("echo mem > /sys/power/state")
             wait_for("it sleeps", lambda: g.status() == "suspended", 60)
             g.qmp.command("system_wakeup")
             wait_for("it is awake", lambda: g.status() == "running", 60)

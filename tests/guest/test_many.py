@@ -285,12 +285,18 @@ class Hung:
 
 def check_crowd(d, guests, lives):
     hung = guests[-1]
-    one_by_one = seconds(lambda: [life() for life in lives])
+    some = lives[::4]
+    used = sum(cpu_s(g.pid) for g in guests), cpu_s(d.pid)
+    alone = seconds(lambda: [life() for life in some]) / len(some)
+    used = [(b - a) / len(some) for a, b in zip(used, (sum(cpu_s(g.pid) for g in guests), cpu_s(d.pid)))]
+    one_by_one = alone * len(lives)
+    print(f"attached, traced and let go: one alone {alone:.1f} s, in which all guests work {used[0]:.2f} s "
+          f"and the daemon {used[1]:.2f} s")
     last, took = together(lives)
-    print(f"{len(lives)} guests attached, traced and let go: one after another {one_by_one:.1f} s, "
-          f"all at a time {last:.1f} s, the slowest of them {max(took):.1f} s")
-    # as long as each waits for its own guest, the others are served
-    assert last < one_by_one / 2, (last, one_by_one)
+    print(f"{len(lives)} guests: one after another {one_by_one:.1f} s, all at a time {last:.1f} s, the "
+          f"slowest of them {max(took):.1f} s")
+    # what waits for its own guest holds up no other; were they served in turn it would be all of that
+    assert last < 0.7 * one_by_one, (last, one_by_one)
     with Hung(d, hung) as h:
         beside, took_beside = together(lives)
     print(f"beside one that hangs {beside:.1f} s, the slowest {max(took_beside):.1f} s; "

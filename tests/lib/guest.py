@@ -318,14 +318,19 @@ class Guest:
         while self._line(end) != "HVF-READY":
             pass
 
-    def sh(self, cmd, timeout=60):
-        """Runs a shell command in the guest; returns (exit status, output). 137: it took too long."""
+    def send(self, cmd, timeout=60):
+        """Has the guest run a shell command, and waits for nothing: it may not live to answer."""
         self.token += 1
         token = f"hvf-{os.getpid()}-{self.token}"
         if "\n" in cmd:
             cmd = f'eval "$(echo {base64.b64encode(cmd.encode()).decode()} | base64 -d)"'
         line = f"{token} {timeout} {cmd}\n".encode()
         self.channel.sendall(line)
+        return token, line
+
+    def sh(self, cmd, timeout=60):
+        """Runs a shell command in the guest; returns (exit status, output). 137: it took too long."""
+        token, line = self.send(cmd, timeout)
         try:
             return self._answer(token, time.monotonic() + timeout + 10)
         except GuestTimeout:

@@ -395,6 +395,25 @@ static void events_say_the_state(void **state)
 	lv_link_close(l);
 }
 
+static void why_it_ended_is_kept(void **state)
+{
+	static const int t[] = { 0, LV_STOPPED_SAVED, LV_STOPPED_FROM_SNAPSHOT };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		struct lv_link *l = open_link("vm");
+		int detail;
+
+		assert_false(lv_link_stopped(l, &detail));
+		fake.lifecycle(NULL, NULL, LV_EVENT_STOPPED, t[i], fake.arg);
+		/* the domain runs on in another QEMU: that is not this one's state */
+		fake.lifecycle(NULL, NULL, LV_EVENT_STARTED, 5, fake.arg);
+		assert_true(lv_link_stopped(l, &detail));
+		assert_int_equal(detail, t[i]);
+		lv_link_close(l);
+	}
+}
+
 static void no_event_after_loss_is_believed(void **state)
 {
 	struct lv_link *l;
@@ -433,6 +452,7 @@ int main(void)
 		TEST(a_libvirtd_that_hangs),
 		TEST(closed_while_libvirtd_hangs),
 		TEST(events_say_the_state),
+		TEST(why_it_ended_is_kept),
 		TEST(no_event_after_loss_is_believed),
 	};
 
