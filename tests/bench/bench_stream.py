@@ -31,8 +31,9 @@ def threads_of(pid):
     found = {}
     for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
         try:
-            if task.joinpath("comm").read_text().strip() != "writer":
-                found[task.name] = int(task.joinpath("schedstat").read_text().split()[0]) / 1e9
+            name = task.joinpath("comm").read_text().strip()
+            if name != "writer":
+                found[name, task.name] = int(task.joinpath("schedstat").read_text().split()[0]) / 1e9
         except (FileNotFoundError, ProcessLookupError):
             pass  # it has ended
     return found
@@ -40,6 +41,11 @@ def threads_of(pid):
 
 def spent(after, before):
     return {k: v - before.get(k, 0) for k, v in after.items()}
+
+
+def ns_each(cpu, drained, read):
+    """A record's part of each thread's time: the drain carries those too that a reader was too late for."""
+    return {k: v * 1e9 / max(drained if k[0] == "drain" else read, 1) for k, v in cpu.items()}
 
 
 class Host:
@@ -137,12 +143,13 @@ def one_reader(d, rate):
     t = d.trace(rate, buffer_records=1 << 20)
     r = Reader(d.socket, t)
     read_for([r], 1)
+    before = d.ask("GET", f"/v1/traces/{t}")["records"]
     lines, size, cpu, began, rss, host = r.lines, r.bytes, d.cpu(), time.monotonic(), d.rss_mib(), Host()
     read_for([r], SECONDS)
     took, cpu = time.monotonic() - began, spent(d.cpu(), cpu)
     info = d.ask("GET", f"/v1/traces/{t}")
     n = r.lines - lines
-    ns = {k: v * 1e9 / max(n, 1) for k, v in cpu.items()}
+    ns = ns_each(cpu, info["records"] - before, n)
     print(f"one reader, {rate} records/s written: {n / took:.0f} records/s, "
           f"{(r.bytes - size) / took / 1e6:.0f} MB/s, {sum(ns.values()):.0f} ns of CPU a record, "
           f"{max(ns.values()):.0f} of one thread, "
@@ -171,14 +178,15 @@ def recording(d, rate):
 
         def state():
             i = d.ask("GET", f"/v1/traces/{t}")
-            return time.monotonic(), i["records"] - i["lost_readers"], d.cpu(), threads_of(command.pid)
+            return (time.monotonic(), i["records"] - i["lost_readers"], d.cpu(), threads_of(command.pid),
+                    i["records"])
 
         before, rss, host = state(), d.rss_mib(), Host()
         time.sleep(SECONDS)
         after = state()
         took, n = after[0] - before[0], after[1] - before[1]
         cpu = {**spent(after[2], before[2]), **spent(after[3], before[3])}
-        ns = {k: v * 1e9 / n for k, v in cpu.items()}
+        ns = ns_each(cpu, after[4] - before[4], n)
         print(f"a recording, {rate} records/s written: {n / took:.0f} records/s, "
               f"{sum(ns.values()):.0f} ns of CPU a record, {max(ns.values()):.0f} of one thread, "
               f"memory {rss:.0f} -> {d.rss_mib():.0f} MiB", flush=True)

@@ -249,6 +249,7 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	    pthread_create(&t->drainer, NULL, drainer, t))
 		abort();
 	pthread_setname_np(t->writer, "writer"); /* which is the guest's part, not the daemon's */
+	pthread_setname_np(t->drainer, "drain");
 	*ret = t;
 	return 0;
 }
