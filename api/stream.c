@@ -23,7 +23,8 @@
 
 #define STREAM_BATCH 256 /* records formatted at a time */
 #define STREAM_BLOCK (32ul * 1024)
-#define STREAM_FULL  (STREAM_BLOCK / 2) /* of small records several batches make a block */
+#define STREAM_FULL  (STREAM_BLOCK / 2) /* of small records several batches make a block ... */
+#define STREAM_MANY  16 /* ... but not more: of some nothing is to be shown */
 
 struct stream {
 	struct hub_client client;
@@ -249,6 +250,7 @@ static void fill_from(struct stream *s, struct trace *t)
 {
 	struct trace_info info = { 0 };
 	u64 before = s->after;
+	u32 batches = 0;
 	ssize_t n;
 
 	/* the state first: when it says "stopped", a read that finds nothing after it is the end */
@@ -258,7 +260,7 @@ static void fill_from(struct stream *s, struct trace *t)
 		sys_out_boot(s->sys, info.boot_ns);
 	do
 		n = fill_batch(s, t, &info);
-	while (n == STREAM_BATCH && s->out.len < STREAM_FULL);
+	while (n == STREAM_BATCH && s->out.len < STREAM_FULL && ++batches < STREAM_MANY);
 	if (n || s->after != before || info.state == TRACE_RUNNING)
 		return;
 	put_end(s, &info, info.state == TRACE_FAILED ? err_code_name(info.error.code) : "stopped");
