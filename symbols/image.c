@@ -33,9 +33,10 @@ static size_t read_some(const struct sym_mem *mem, u64 addr, u8 *buf, size_t len
 	return got;
 }
 
-int image_read(const struct sym_mem *mem, gpa_t base, size_t limit, struct image *ret)
+int image_read(const struct sym_mem *mem, gpa_t base, size_t limit, u64 *steps, struct image *ret)
 {
 	struct image im = { .base = base };
+	u64 most = MIN(*steps, KALLSYMS_STEPS), left = most;
 	size_t from = 0;
 	int rc = -ENOENT;
 
@@ -50,16 +51,17 @@ int image_read(const struct sym_mem *mem, gpa_t base, size_t limit, struct image
 		im.data = data;
 		got = read_some(mem, base.v + im.len, data + im.len, CHUNK_BYTES);
 		im.len += got;
-		rc = kallsyms_find(im.data, im.len, &from, &im.kallsyms);
-		if (!rc) {
-			*ret = im;
-			return 0;
-		}
-		if (got < CHUNK_BYTES)
+		rc = kallsyms_find(im.data, im.len, &from, &left, &im.kallsyms);
+		if (rc != -ENOENT || got < CHUNK_BYTES)
 			break;
 	}
+	*steps -= most - left;
+	if (!rc) {
+		*ret = im;
+		return 0;
+	}
 	image_deinit(&im);
-	return rc;
+	return rc == -E2BIG && *steps ? -ENOENT : rc;
 }
 
 /*
@@ -89,6 +91,7 @@ int image_of_kernel(const struct sym_mem *mem, gpa_t first, struct image *ret)
 {
 	u64 step = sym_arch()->image_align_bytes;
 	u8 page[IMAGE_PEEK_BYTES];
+	u64 steps = IMAGE_STEPS;
 
 	for (u64 at = 0; at < IMAGE_SEARCH; at += step) {
 		int rc;
@@ -96,9 +99,9 @@ int image_of_kernel(const struct sym_mem *mem, gpa_t first, struct image *ret)
 		if (mem_phys(mem, first.v + at, page, sizeof(page)) ||
 		    !image_is_rodata(page, sizeof(page)))
 			continue;
-		rc = image_read(mem, gpa(first.v + at), IMAGE_RODATA_SEARCH, ret);
+		rc = image_read(mem, gpa(first.v + at), IMAGE_RODATA_SEARCH, &steps, ret);
 		if (rc != -ENOENT)
 			return rc;
 	}
-	return image_read(mem, first, IMAGE_SEARCH, ret);
+	return image_read(mem, first, IMAGE_SEARCH, &steps, ret);
 }

@@ -16,14 +16,22 @@ struct image {
 /**
  * image_read - read from @base on until kallsyms' tables are complete
  * @limit: give up after so many bytes
+ * @steps: in and out, what is left for all images together; one takes KALLSYMS_STEPS at most
  *
- * Return: 0; -ENOENT no tables there; -ENOMEM.
+ * Return: 0; -ENOENT no tables there; -E2BIG no steps are left; -ENOMEM.
  */
-must_check int image_read(const struct sym_mem *mem, gpa_t base, size_t limit, struct image *ret);
+must_check int image_read(const struct sym_mem *mem, gpa_t base, size_t limit, u64 *steps,
+			  struct image *ret);
 void image_deinit(struct image *im);
 
-/** image_of_kernel - the same for a kernel whose first frame is known; -ENOENT, -ENOMEM */
+/** image_of_kernel - the same for a kernel whose first frame is known; -ENOENT, -E2BIG, -ENOMEM */
 must_check int image_of_kernel(const struct sym_mem *mem, gpa_t first, struct image *ret);
+
+/*
+ * For all images that memory may have: of those that are none 500 of the size of IMAGE_RODATA_SEARCH, or 64
+ * that are made to take as long as they can. Some seconds.
+ */
+#define IMAGE_STEPS (1ull << 31)
 
 #define IMAGE_RODATA_SEARCH (32u << 20) /* kallsyms ends 3 MiB into .rodata on 6.1 and 6.12 */
 #define IMAGE_SEARCH        (96u << 20) /* from _text */
@@ -32,6 +40,12 @@ must_check int image_of_kernel(const struct sym_mem *mem, gpa_t first, struct im
 enum {
 	IMAGE_PEEK_BYTES = 4096
 };
+
+/** kernel_locate_within - kernel_locate(), with so many steps instead of IMAGE_STEPS */
+must_check int kernel_locate_within(const struct sym_mem *mem,
+				    bool (*confirm)(void *arg, const struct kernel_location *loc),
+				    void *arg, u64 steps, struct kernel_location *ret,
+				    struct err *err);
 
 /**
  * image_is_rodata - do these first bytes of a frame look like the start of a kernel's .rodata?

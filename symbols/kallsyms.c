@@ -20,12 +20,11 @@
 #define N_TOKENS       256
 #define INDEX_BYTES    512u
 #define TOKEN_LEN_MAX  511
+#define TOKEN_STEPS    (1u << 23) /* more than any table takes: all of it for each of 64 places */
 #define NAMES_PER_MARK 256
 #define N_SYMS_MIN     64u /* a kernel has thousands; spares walks from small numbers */
 #define NAMES_SPAN_MAX (32u << 20)
-/* Names walked in one search: bytes made so that every position looks like a start must not cost
- * more than a moment; an honest image needs about as many as it has symbols. */
-#define WALK_BUDGET (16u << 20)
+#define NAME_STEPS     4u /* a name takes longer than a position, and is asked for again */
 
 struct tokens {
 	const u8 *table;
@@ -33,6 +32,17 @@ struct tokens {
 	u16 len[N_TOKENS];
 	u64 first8[N_TOKENS]; /* the first bytes of each, zero-filled */
 };
+
+/* @n steps more; false: there are not so many left. */
+static bool charge(u64 *steps, u64 n)
+{
+	if (*steps < n) {
+		*steps = 0;
+		return false;
+	}
+	*steps -= n;
+	return true;
+}
 
 static size_t align8(size_t n)
 {
@@ -59,19 +69,16 @@ static bool index_plausible(const u8 *p)
 }
 
 /* Do the 256 strings lie at @table exactly as @t->index says, all printable? */
-static bool tokens_match(const u8 *table, size_t room, struct tokens *t)
+static bool tokens_match(const u8 *table, size_t room, u64 *steps, struct tokens *t)
 {
 	for (u32 i = 0; i < N_TOKENS; i++) {
 		size_t at = t->index[i];
 		size_t max = MIN(room - at, (size_t)TOKEN_LEN_MAX + 1);
 		size_t n = 0;
 
-		while (n < max && table[at + n]) {
-			if (table[at + n] < 0x20 || table[at + n] > 0x7e)
-				return false;
+		while (n < max && table[at + n] >= 0x20 && table[at + n] <= 0x7e)
 			n++;
-		}
-		if (n == max)
+		if (!charge(steps, n + 1) || n == max || table[at + n])
 			return false;
 		if (i + 1 < N_TOKENS && at + n + 1 != t->index[i + 1])
 			return false;
@@ -84,7 +91,7 @@ static bool tokens_match(const u8 *table, size_t room, struct tokens *t)
 }
 
 /* The token table ends right before the index; only the last token's length is not known. */
-static bool tokens_before(const u8 *data, size_t index, struct tokens *t)
+static bool tokens_before(const u8 *data, size_t index, u64 *steps, struct tokens *t)
 {
 	size_t last;
 
@@ -95,7 +102,7 @@ static bool tokens_before(const u8 *data, size_t index, struct tokens *t)
 	     bytes += 8) {
 		if (bytes > index)
 			return false;
-		if (!tokens_match(data + index - bytes, bytes, t))
+		if (!tokens_match(data + index - bytes, bytes, steps, t))
 			continue;
 		/* Only alignment may follow the last string. */
 		if (bytes - (last + t->len[N_TOKENS - 1] + 1) < 8)
@@ -150,7 +157,7 @@ static u8 first_char(const u8 *p, u32 n, const struct tokens *t)
 	return 0;
 }
 
-static bool walk_names(const u8 *data, const struct tokens *t, u32 *budget,
+static bool walk_names(const u8 *data, const struct tokens *t, u64 *steps,
 		       struct kallsyms_layout *l)
 {
 	size_t pos = l->names;
@@ -159,9 +166,8 @@ static bool walk_names(const u8 *data, const struct tokens *t, u32 *budget,
 	for (u32 i = 0; i < l->n_syms; i++) {
 		u32 n, len;
 
-		if (!*budget || !name_length(data, &pos, l->token_table, &n))
+		if (!name_length(data, &pos, l->token_table, &n) || !charge(steps, NAME_STEPS + n))
 			return false;
-		--*budget;
 		len = expanded_length(data + pos, n, t);
 		if (len < 2 || len > SYM_NAME_MAX || !type_valid(first_char(data + pos, n, t)))
 			return false;
@@ -194,7 +200,7 @@ static bool markers_match(const u8 *data, const struct kallsyms_layout *l, size_
 /*
  * num_syms at @pos? Then names, markers and perhaps seqs_of_names fill the bytes up to the tokens.
  */
-static bool names_at(const u8 *data, size_t pos, const struct tokens *t, u32 *budget,
+static bool names_at(const u8 *data, size_t pos, const struct tokens *t, u64 *steps,
 		     struct kallsyms_layout *l)
 {
 	size_t markers, behind;
@@ -205,7 +211,7 @@ static bool names_at(const u8 *data, size_t pos, const struct tokens *t, u32 *bu
 		return false;
 	if (l->n_syms > (l->token_table - l->names) / 2)
 		return false;
-	if (!walk_names(data, t, budget, l))
+	if (!walk_names(data, t, steps, l))
 		return false;
 	markers = align8(l->names_end);
 	behind = align8(markers + (size_t)(l->n_syms + NAMES_PER_MARK - 1) / NAMES_PER_MARK * 4);
@@ -264,15 +270,16 @@ static int find_offsets(const u8 *data, size_t len, struct kallsyms_layout *l)
 	return offsets_match(data, behind, behind + bytes, l) ? 0 : -ENOENT;
 }
 
-static int tables_around(const u8 *data, size_t len, const struct tokens *t, u32 *budget,
+/* Every position before the tokens may be where the names begin. */
+static int tables_around(const u8 *data, size_t len, const struct tokens *t, u64 *steps,
 			 struct kallsyms_layout *l)
 {
 	size_t first = l->token_table > NAMES_SPAN_MAX ? l->token_table - NAMES_SPAN_MAX : 0;
 
 	if (l->token_table < 16)
 		return -ENOENT;
-	for (size_t pos = l->token_table - 16; pos >= first; pos -= 8) {
-		if (names_at(data, pos, t, budget, l))
+	for (size_t pos = l->token_table - 16; pos >= first && charge(steps, 1); pos -= 8) {
+		if (names_at(data, pos, t, steps, l))
 			return find_offsets(data, len, l);
 		if (pos < 8)
 			break;
@@ -280,22 +287,21 @@ static int tables_around(const u8 *data, size_t len, const struct tokens *t, u32
 	return -ENOENT;
 }
 
-int kallsyms_find(const u8 *data, size_t len, size_t *from, struct kallsyms_layout *ret)
+int kallsyms_find(const u8 *data, size_t len, size_t *from, u64 *steps, struct kallsyms_layout *ret)
 {
 	size_t pos = align8(*from);
-	u32 budget = WALK_BUDGET;
 
-	for (; pos + INDEX_BYTES <= len; pos += 8) {
+	for (; pos + INDEX_BYTES <= len && charge(steps, 1); pos += 8) {
 		struct kallsyms_layout l = { .token_index = pos };
 		struct tokens t;
 		int rc;
 
-		if (!index_plausible(data + pos) || !tokens_before(data, pos, &t))
+		if (!index_plausible(data + pos) || !tokens_before(data, pos, steps, &t))
 			continue;
 		l.token_table = (size_t)(t.table - data);
 		if (l.token_table % 8)
 			continue;
-		rc = tables_around(data, len, &t, &budget, &l);
+		rc = tables_around(data, len, &t, steps, &l);
 		if (!rc) {
 			*ret = l;
 			return 0;
@@ -304,7 +310,7 @@ int kallsyms_find(const u8 *data, size_t len, size_t *from, struct kallsyms_layo
 			break;
 	}
 	*from = pos;
-	return -ENOENT;
+	return *steps ? -ENOENT : -E2BIG;
 }
 
 static void expand_name(const u8 *p, u32 n, const struct tokens *t, char *out)
@@ -329,6 +335,7 @@ void kallsyms_lookup(const u8 *data, const struct kallsyms_layout *l, struct kal
 	char name[SYM_NAME_MAX + EXPAND_SLACK];
 	bool lengths[SYM_NAME_MAX + 1] = { false };
 	size_t pos = l->names;
+	u64 steps = TOKEN_STEPS;
 	struct tokens t;
 
 	for (size_t w = 0; w < n_wants; w++) {
@@ -336,7 +343,7 @@ void kallsyms_lookup(const u8 *data, const struct kallsyms_layout *l, struct kal
 		if (strlen(wants[w].name) < SYM_NAME_MAX)
 			lengths[strlen(wants[w].name) + 1] = true;
 	}
-	if (!tokens_before(data, l->token_index, &t))
+	if (!tokens_before(data, l->token_index, &steps, &t))
 		return;
 	for (u32 i = 0; i < l->n_syms; i++) {
 		u32 n, len;
@@ -361,11 +368,12 @@ int kallsyms_expand(const u8 *data, const struct kallsyms_layout *l, struct sym_
 {
 	struct tokens tok;
 	size_t pos = l->names;
+	u64 steps = TOKEN_STEPS;
 	size_t out = 0;
 	int rc;
 
 	*t = (struct sym_table){ 0 };
-	if (!tokens_before(data, l->token_index, &tok))
+	if (!tokens_before(data, l->token_index, &steps, &tok))
 		return -EUCLEAN;
 	rc = sym_table_alloc(t, l->n_syms, l->text_bytes + EXPAND_SLACK);
 	if (rc)

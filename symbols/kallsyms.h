@@ -29,15 +29,24 @@ struct kallsyms_want {
 	bool found;
 };
 
+/*
+ * Steps, some nanoseconds each, that a search for one table may take in one run of bytes. The honest need a
+ * few million: each position on the way there and on the way back to the first name, and each name. Memory
+ * made so that everything looks like a table takes what it gets.
+ */
+#define KALLSYMS_STEPS (1ull << 25)
+
 /**
  * kallsyms_find - find the tables in @data
  * @from: in: where to start; out when they are not there: where to go on with more bytes behind
+ * @steps: in: how many the search may take; out: how many are left
  *
  * All names are walked and compared with the markers, so that a layout is right or not returned.
- * Return: 0; -ENOENT.
+ * Return: 0; -ENOENT; -E2BIG no steps are left.
  * Source: scripts/kallsyms.c write_src() v5.4, v6.1, v6.12.
  */
-must_check int kallsyms_find(const u8 *data, size_t len, size_t *from, struct kallsyms_layout *ret);
+must_check int kallsyms_find(const u8 *data, size_t len, size_t *from, u64 *steps,
+			     struct kallsyms_layout *ret);
 
 /** kallsyms_lookup - addresses of the first symbols called so; fills @wants */
 void kallsyms_lookup(const u8 *data, const struct kallsyms_layout *l, struct kallsyms_want *wants,

@@ -74,7 +74,8 @@ struct kernel_module {
  * against the page table they name; @confirm, where given, has the last word (does CR3 map it?).
  *
  * @confirm: may be NULL; returns true when the candidate is the one that runs
- * Return: 0; -ENOENT no kernel (guest.not_linux); -EUCLEAN candidates, but none consistent
+ * However memory is made, it ends after some seconds (IMAGE_STEPS).
+ * Return: 0; -ENOENT no kernel (guest.not_linux); -EUCLEAN candidates, but none consistent, or too many
  * (guest.bad_memory).
  */
 must_check int kernel_locate(const struct sym_mem *mem,

@@ -49,7 +49,8 @@ struct locate {
 	size_t n_found;
 	size_t n_rejected;
 	bool confirmed; /* found[0] is the one */
-	int fault; /* -ENOMEM */
+	u64 steps; /* left, see image_read() */
+	int fault; /* -ENOMEM, -E2BIG */
 };
 
 /* Physical = virtual + this, modulo 2^64: the image is one piece in both. */
@@ -221,9 +222,9 @@ static void try_image(struct locate *l, const struct image *im, const u64 *delta
 static void try_at(struct locate *l, u64 base, size_t limit, const u64 *delta)
 {
 	struct image im;
-	int rc = image_read(l->mem, gpa(base), limit, &im);
+	int rc = image_read(l->mem, gpa(base), limit, &l->steps, &im);
 
-	if (rc == -ENOMEM)
+	if (rc == -ENOMEM || rc == -E2BIG)
 		l->fault = rc;
 	if (rc)
 		return;
@@ -349,6 +350,11 @@ static int decide(struct locate *l, struct kernel_location *ret, struct err *err
 {
 	int pick = 0;
 
+	if (l->fault == -E2BIG)
+		return err_set(
+			err, -EUCLEAN, ERR_GUEST_MEMORY, 0,
+			"memory is full of what looks like kernel images: the search for the running one "
+			"was given up");
 	if (l->fault)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the kernel's tables");
 	if (!l->n_found && l->n_rejected)
@@ -369,9 +375,9 @@ static int decide(struct locate *l, struct kernel_location *ret, struct err *err
 	return 0;
 }
 
-int kernel_locate(const struct sym_mem *mem,
-		  bool (*confirm)(void *arg, const struct kernel_location *loc), void *arg,
-		  struct kernel_location *ret, struct err *err)
+int kernel_locate_within(const struct sym_mem *mem,
+			 bool (*confirm)(void *arg, const struct kernel_location *loc), void *arg,
+			 u64 steps, struct kernel_location *ret, struct err *err)
 {
 	_cleanup_free_ struct locate *l = calloc(1, sizeof(*l));
 
@@ -381,8 +387,16 @@ int kernel_locate(const struct sym_mem *mem,
 	l->arch = sym_arch();
 	l->confirm = confirm;
 	l->arg = arg;
+	l->steps = steps;
 	scan_frames(l);
 	if (!l->n_found && !done(l))
 		scan_vmcoreinfo(l);
 	return decide(l, ret, err);
+}
+
+int kernel_locate(const struct sym_mem *mem,
+		  bool (*confirm)(void *arg, const struct kernel_location *loc), void *arg,
+		  struct kernel_location *ret, struct err *err)
+{
+	return kernel_locate_within(mem, confirm, arg, IMAGE_STEPS, ret, err);
 }

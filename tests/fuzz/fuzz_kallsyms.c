@@ -72,9 +72,10 @@ static void check_table(const u8 *data, const struct kallsyms_layout *l)
 static void check(const u8 *data, size_t len)
 {
 	struct kallsyms_layout l;
+	u64 steps = KALLSYMS_STEPS;
 	size_t from = 0;
 
-	if (kallsyms_find(data, len, &from, &l)) {
+	if (kallsyms_find(data, len, &from, &steps, &l)) {
 		if (from > len + 8)
 			abort();
 		return;

@@ -91,6 +91,9 @@ void fake_put32(struct fake_kernel *k, u64 va, u32 v);
 /** fake_tokens_default - single characters and a few longer tokens */
 void fake_tokens_default(struct fake_kallsyms *ks);
 
+/** fake_tokens_empty - the smallest table of 256 tokens and its index, 768 bytes, appended to @out */
+void fake_tokens_empty(struct buf *out);
+
 /** fake_kallsyms_write - the tables for @syms (sorted by address) appended to @out */
 void fake_kallsyms_write(struct fake_kallsyms *ks, const struct fake_sym *syms, size_t n,
 			 struct buf *out);

@@ -134,6 +134,15 @@ static void write_seqs(size_t n, struct buf *out)
 	align8(out);
 }
 
+void fake_tokens_empty(struct buf *out)
+{
+	static const u8 tokens[256];
+
+	buf_add(out, tokens, sizeof(tokens));
+	for (u16 i = 0; i < 256; i++)
+		buf_add(out, &i, sizeof(i));
+}
+
 void fake_kallsyms_write(struct fake_kallsyms *ks, const struct fake_sym *syms, size_t n,
 			 struct buf *out)
 {

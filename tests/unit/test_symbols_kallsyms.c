@@ -58,10 +58,11 @@ static int find(const struct made *m, size_t len, struct kallsyms_layout *l)
 {
 	/* An exact copy, so that a sanitizer sees the first byte too far. */
 	_cleanup_free_ u8 *copy = malloc(len + 1);
+	u64 steps = KALLSYMS_STEPS;
 	size_t from = 0;
 
 	memcpy(copy, m->bytes.data, len);
-	return kallsyms_find(copy, len, &from, l);
+	return kallsyms_find(copy, len, &from, &steps, l);
 }
 
 static void check_whole(const struct fake_kallsyms *how)
@@ -130,14 +131,16 @@ static void resumes(void **state)
 {
 	_cleanup_(made_deinit) struct made m;
 	struct kallsyms_layout l;
+	u64 steps = KALLSYMS_STEPS;
 	size_t from = 0;
 
 	(void)state;
 	make(&m, &(struct fake_kallsyms){ .new_order = true, .seqs = true });
-	assert_int_equal(kallsyms_find((u8 *)m.bytes.data, m.ks.token_index + 512, &from, &l),
-			 -ENOENT);
+	assert_int_equal(
+		kallsyms_find((u8 *)m.bytes.data, m.ks.token_index + 512, &from, &steps, &l),
+		-ENOENT);
 	assert_int_equal(from, m.ks.token_index);
-	assert_int_equal(kallsyms_find((u8 *)m.bytes.data, m.bytes.len, &from, &l), 0);
+	assert_int_equal(kallsyms_find((u8 *)m.bytes.data, m.bytes.len, &from, &steps, &l), 0);
 	assert_int_equal(l.n_syms, N);
 }
 
@@ -182,6 +185,7 @@ static void hostile_names_end(void **state)
 	struct fake_kallsyms ks = { 0 };
 	struct fake_sym few[1] = { { .addr = BASE, .type = 't', .name = "a" } };
 	struct kallsyms_layout l;
+	u64 steps = KALLSYMS_STEPS;
 	size_t from = 0;
 
 	(void)state;
@@ -189,8 +193,39 @@ static void hostile_names_end(void **state)
 	for (u32 i = 0; i < 200000; i++)
 		buf_add(&b, "\x20\x4e\0\0\0\0\0\0\2ta\2ta\2", 16);
 	fake_kallsyms_write(&ks, few, 1, &b);
-	assert_int_equal(kallsyms_find((u8 *)b.data, b.len, &from, &l), -ENOENT);
+	assert_int_equal(kallsyms_find((u8 *)b.data, b.len, &from, &steps, &l), -ENOENT);
 	buf_deinit(&b);
+}
+
+/* Token tables without end, each of 768 bytes, and no name before any: each looks at all before it. */
+static void hostile_tokens_end(void **state)
+{
+	u64 steps = 1u << 20;
+	struct buf b = { 0 };
+	struct kallsyms_layout l;
+	size_t from = 0;
+
+	(void)state;
+	for (u32 i = 0; i < 500; i++)
+		fake_tokens_empty(&b);
+	assert_int_equal(kallsyms_find((u8 *)b.data, b.len, &from, &steps, &l), -E2BIG);
+	assert_int_equal(steps, 0);
+	assert_true(from < b.len / 2);
+	buf_deinit(&b);
+}
+
+/* What an honest table takes is far from what it may take. */
+static void honest_has_room(void **state)
+{
+	_cleanup_(made_deinit) struct made m;
+	struct kallsyms_layout l;
+	u64 steps = KALLSYMS_STEPS;
+	size_t from = 0;
+
+	(void)state;
+	make(&m, &(struct fake_kallsyms){ .seqs = true });
+	assert_int_equal(kallsyms_find((u8 *)m.bytes.data, m.bytes.len, &from, &steps, &l), 0);
+	assert_true(KALLSYMS_STEPS - steps < 100 * N + m.bytes.len);
 }
 
 static void lookups(void **state)
@@ -252,10 +287,16 @@ static void by_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_layout),   cmocka_unit_test(real_tokens),
-		cmocka_unit_test(cut_anywhere),   cmocka_unit_test(resumes),
-		cmocka_unit_test(damage_is_seen), cmocka_unit_test(hostile_names_end),
-		cmocka_unit_test(lookups),        cmocka_unit_test(by_address),
+		cmocka_unit_test(every_layout),
+		cmocka_unit_test(real_tokens),
+		cmocka_unit_test(cut_anywhere),
+		cmocka_unit_test(resumes),
+		cmocka_unit_test(damage_is_seen),
+		cmocka_unit_test(hostile_names_end),
+		cmocka_unit_test(lookups),
+		cmocka_unit_test(by_address),
+		cmocka_unit_test(hostile_tokens_end),
+		cmocka_unit_test(honest_has_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

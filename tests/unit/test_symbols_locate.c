@@ -3,6 +3,7 @@
 #include "symbols/kernel.h"
 
 #include "symbols/arch.h"
+#include "symbols/image.h"
 #include "test_symbols_fake.h"
 
 #include <errno.h>
@@ -282,14 +283,115 @@ static void page_walk(void **state)
 	fake_guest_deinit(&g);
 }
 
+/* All that is read of the guest is counted. */
+struct counting {
+	struct sym_mem inner;
+	u64 bytes;
+};
+
+static int count_read_phys(void *arg, gpa_t addr, void *buf, size_t len)
+{
+	struct counting *c = arg;
+
+	c->bytes += len;
+	return c->inner.read_phys(c->inner.arg, addr, buf, len);
+}
+
+static bool count_next(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+{
+	struct counting *c = arg;
+
+	return c->inner.next_populated(c->inner.arg, from, start_ret, len_ret);
+}
+
+/* Empty token tables up to @end, one frame in so many @frames with what .rodata begins with. */
+static void fill_hostile(struct fake_guest *g, u64 end, u64 frames)
+{
+	struct buf b = { 0 };
+
+	while (b.len < end)
+		fake_tokens_empty(&b);
+	memcpy(g->ram, b.data, end);
+	for (u64 at = 0; at < end; at += frames << 21)
+		memcpy(g->ram + at, "Linux version 6", 16);
+	buf_deinit(&b);
+}
+
+/* Memory made to be searched for days costs as much as the search may, and there is an error that says so. */
+static void hostile_memory_ends(void **state)
+{
+	struct kernel_location loc;
+	struct fake_guest g;
+	struct fake_kernel k = { .g = &g };
+	struct err err = { 0 };
+	struct counting c = { fake_mem(&k), 0 };
+	struct sym_mem mem = { NULL, count_read_phys, count_next, &c };
+
+	(void)state;
+	fake_guest_init(&g);
+	fill_hostile(&g, FAKE_RAM, 1);
+	assert_int_equal(kernel_locate_within(&mem, NULL, NULL, 1u << 20, &loc, &err), -EUCLEAN);
+	assert_int_equal(err.code, ERR_GUEST_MEMORY);
+	assert_non_null(strstr(err.msg, "given up"));
+	assert_true(c.bytes < 4 << 20);
+	fake_guest_deinit(&g);
+}
+
+/* So does a page that leads to a window of its own, 8,000 of them. */
+static void hostile_vmcoreinfo_ends(void **state)
+{
+	static const char text[] =
+		"OSRELEASE=6.1\nSYMBOL(_stext)=ffffffff81000000\nNUMBER(phys_base)=0\n";
+	struct kernel_location loc;
+	struct fake_guest g;
+	struct fake_kernel k = { .g = &g };
+	struct err err = { 0 };
+	struct counting c = { fake_mem(&k), 0 };
+	struct sym_mem mem = { NULL, count_read_phys, count_next, &c };
+
+	(void)state;
+	fake_guest_init(&g);
+	for (u64 at = 0; at < FAKE_RAM; at += PAGE_SIZE)
+		memcpy(g.ram + at, text, sizeof(text));
+	assert_int_equal(kernel_locate_within(&mem, NULL, NULL, 1u << 24, &loc, &err), -EUCLEAN);
+	assert_non_null(strstr(err.msg, "given up"));
+	assert_true(c.bytes < 8ull * ((1u << 24) + FAKE_RAM));
+	fake_guest_deinit(&g);
+}
+
+/* A window that takes all it may does not hide the kernel behind it. */
+static void found_behind_hostile(void **state)
+{
+	struct kernel_location loc;
+	struct fake_guest g;
+	struct fake_kernel k;
+	struct err err = { 0 };
+
+	(void)state;
+	fake_guest_init(&g);
+	fill_hostile(&g, second.image, 8);
+	fake_kernel_build(&k, &g, &second);
+	assert_int_equal(locate(&k, &loc, &err), 0);
+	check_loc(&loc, &second);
+	fake_kernel_deinit(&k);
+	fake_guest_deinit(&g);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_kind),       cmocka_unit_test(by_vmcoreinfo),
-		cmocka_unit_test(empty_memory),    cmocka_unit_test(inconsistent_is_rejected),
-		cmocka_unit_test(confirm_decides), cmocka_unit_test(nobody_alive),
-		cmocka_unit_test(life_decides),    cmocka_unit_test(holes),
+		cmocka_unit_test(each_kind),
+		cmocka_unit_test(by_vmcoreinfo),
+		cmocka_unit_test(empty_memory),
+		cmocka_unit_test(inconsistent_is_rejected),
+		cmocka_unit_test(confirm_decides),
+		cmocka_unit_test(nobody_alive),
+		cmocka_unit_test(life_decides),
+		cmocka_unit_test(holes),
 		cmocka_unit_test(page_walk),
+		cmocka_unit_test(hostile_memory_ends),
+		cmocka_unit_test(hostile_vmcoreinfo_ends),
+		cmocka_unit_test(found_behind_hostile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
