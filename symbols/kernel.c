@@ -335,7 +335,6 @@ void kernel_sym_get(const struct kernel *k, size_t i, struct kernel_sym *ret)
 {
 	const struct module_range *r;
 	const struct module_sym *s;
-	u64 next;
 
 	if (i < k->syms.n) {
 		kernel_own(k, (u32)i, ret);
@@ -343,14 +342,8 @@ void kernel_sym_get(const struct kernel *k, size_t i, struct kernel_sym *ret)
 	}
 	s = &k->mods.syms[i - k->syms.n];
 	r = module_range_at(&k->mods, s->addr);
-	next = r ? r->end : s->addr;
-	for (size_t n = i - k->syms.n + 1; n < k->mods.n_syms; n++) {
-		if (k->mods.syms[n].addr > s->addr) {
-			next = MIN(next, k->mods.syms[n].addr);
-			break;
-		}
-	}
-	module_sym_own(&k->mods, s, next, ret);
+	module_sym_own(&k->mods, s,
+		       module_sym_next(&k->mods, (u32)(i - k->syms.n), r ? r->end : s->addr), ret);
 }
 
 int kernel_btf_offset(const struct kernel *k, const char *type, const char *path, u32 *off_ret)

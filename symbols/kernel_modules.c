@@ -2,6 +2,7 @@
 /* Modules that come and go: which were there when, and whether the guest's list has changed. */
 #include "symbols/kernel_priv.h"
 
+#include "base/cleanup.h"
 #include "symbols/mem.h"
 
 #include <errno.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #define MODULES_MAX      4096u
+#define RETIRED_MAX      1024u /* each is looked into for an address that nobody has now */
 #define RETIRED_SYMS_MAX (1u << 19) /* some 25 MB with their names */
 #define FNV_BASIS        0xcbf29ce484222325ull
 #define FNV_PRIME        0x100000001b3ull
@@ -83,36 +85,81 @@ static u32 find_module(const struct module_set *s, const struct kernel_module *m
 	return s->n_mods;
 }
 
-static void drop_oldest(struct kernel *k)
+static void retired_destroy(struct retired_module *r)
 {
-	struct retired_module **at = &k->retired;
+	while (r) {
+		struct retired_module *next = r->next;
 
-	while (*at && (*at)->next)
-		at = &(*at)->next;
-	if (!*at)
-		return;
-	k->n_retired_syms -= (*at)->set.n_syms;
-	module_set_deinit(&(*at)->set);
-	free(*at);
-	*at = NULL;
+		module_set_deinit(&r->set);
+		free(r);
+		r = next;
+	}
 }
 
-static int retire(struct kernel *k, u32 i)
+/* What is too old, or too much, taken off the list. */
+static struct retired_module *cut_oldest(struct retired_module *newest)
 {
-	struct retired_module *r = calloc(1, sizeof(*r));
+	size_t n = 1, n_syms = newest ? newest->set.n_syms : 0;
 
-	if (!r || module_set_extract(&k->mods, i, &r->set)) {
-		free(r);
-		return -ENOMEM;
+	for (struct retired_module *r = newest, *rest; r && r->next; r = r->next, n++) {
+		n_syms += r->next->set.n_syms;
+		if (n < RETIRED_MAX && n_syms <= RETIRED_SYMS_MAX)
+			continue;
+		rest = r->next;
+		r->next = NULL;
+		return rest;
 	}
-	r->born = k->born[i];
-	r->died = k->epoch + 1;
-	r->next = k->retired;
-	k->retired = r;
-	k->n_retired_syms += r->set.n_syms;
-	while (k->n_retired_syms > RETIRED_SYMS_MAX && k->retired->next)
-		drop_oldest(k);
-	return 0;
+	return NULL;
+}
+
+/* @n of the modules there were go: @which, as module_set_extract() takes it. */
+static int retire(const struct kernel *k, const u32 *which, u32 n, struct retired_module **ret)
+{
+	_cleanup_free_ struct module_set *sets = calloc(n + 1, sizeof(*sets));
+	struct retired_module *first = NULL;
+	int rc = sets ? module_set_extract(&k->mods, which, n, sets) : -ENOMEM;
+
+	for (u32 i = 0; i < k->mods.n_mods && !rc; i++) {
+		struct retired_module *r;
+
+		if (which[i] == MODULE_STAYS)
+			continue;
+		r = calloc(1, sizeof(*r));
+		if (!r) {
+			rc = -ENOMEM;
+			break;
+		}
+		*r = (struct retired_module){ .next = first,
+					      .born = k->born[i],
+					      .died = k->epoch + 1,
+					      .set = sets[which[i]] };
+		sets[which[i]] = (struct module_set){ 0 };
+		first = r;
+	}
+	for (u32 i = 0; sets && i < n; i++)
+		module_set_deinit(&sets[i]);
+	if (rc)
+		retired_destroy(first);
+	else
+		*ret = first;
+	return rc;
+}
+
+/* Those of the modules there were that are not in @set. */
+static int retire_missing(const struct kernel *k, const struct module_set *set,
+			  struct retired_module **ret)
+{
+	_cleanup_free_ u32 *which = malloc((k->mods.n_mods + 1) * sizeof(*which));
+	u32 n = 0;
+
+	if (!which)
+		return -ENOMEM;
+	for (u32 i = 0; i < k->mods.n_mods; i++) {
+		bool stays = set->n_mods && find_module(set, &k->mods.mods[i], i) < set->n_mods;
+
+		which[i] = stays ? MODULE_STAYS : n++;
+	}
+	return retire(k, which, n, ret);
 }
 
 /* Epochs of @set's modules; true when it is not the set there was. */
@@ -130,42 +177,47 @@ static bool date(const struct kernel *k, const struct module_set *set, u32 *born
 	return other;
 }
 
+/* The guest's lock keeps others from refreshing: only the change itself is for those who read names to wait for. */
 int modules_replace(struct kernel *k, struct module_set *set)
 {
-	u32 *born = calloc(set->n_mods + 1, sizeof(*born));
-	struct module_set old;
+	u32 *born = calloc(set->n_mods + 1, sizeof(*born)), *old_born = k->born;
+	struct retired_module *gone = NULL, *last, *forgotten;
+	struct module_set old = k->mods;
 	bool other;
 	int rc = 0;
 
 	if (!born)
 		return -ENOMEM;
-	pthread_rwlock_wrlock(k->names);
 	other = date(k, set, born);
-	for (u32 i = 0; other && !rc && i < k->mods.n_mods; i++) {
-		if (!set->n_mods || find_module(set, &k->mods.mods[i], i) == set->n_mods)
-			rc = retire(k, i);
-	}
-	if (!rc) {
-		old = k->mods;
-		k->mods = *set;
-		*set = old; /* for the caller to free */
-		free(k->born);
-		k->born = born;
-		k->epoch += other;
-		k->generation++;
-	}
-	pthread_rwlock_unlock(k->names);
-	if (rc)
+	if (other)
+		rc = retire_missing(k, set, &gone);
+	if (rc) {
 		free(born);
-	else
-		module_set_deinit(set);
-	return rc;
+		return rc;
+	}
+	for (last = gone; last && last->next; last = last->next)
+		;
+	pthread_rwlock_wrlock(k->names);
+	if (last) {
+		last->next = k->retired;
+		k->retired = gone;
+	}
+	forgotten = cut_oldest(k->retired);
+	k->mods = *set;
+	k->born = born;
+	k->epoch += other;
+	k->generation++;
+	pthread_rwlock_unlock(k->names);
+	*set = (struct module_set){ 0 };
+	module_set_deinit(&old);
+	retired_destroy(forgotten);
+	free(old_born);
+	return 0;
 }
 
 void modules_deinit(struct kernel *k)
 {
-	while (k->retired)
-		drop_oldest(k);
+	retired_destroy(k->retired);
 	module_set_deinit(&k->mods);
 	free(k->born);
 	if (k->names)

@@ -62,7 +62,6 @@ struct kernel {
 	u32 generation; /* of what names are kept in: see kernel_generation() */
 	u64 modules_sign; /* see kernel_stale() */
 	struct retired_module *retired; /* newest first */
-	size_t n_retired_syms;
 	pthread_rwlock_t *names; /* over mods, born, epoch, retired */
 };
 

@@ -189,22 +189,57 @@ int module_syms_read(const struct sym_mem *mem, const struct module_layout *l, u
 	return 0;
 }
 
-/* The first symbol above @addr, mapping symbols left out. */
-static u64 next_addr(const struct module_set *s, u32 i, u64 end)
+int module_syms_index(struct module_set *s)
 {
-	while (i < s->n_syms && s->syms[i].mapping && s->syms[i].addr < end)
-		i++;
-	return i < s->n_syms ? MIN(s->syms[i].addr, end) : end;
+	u32 range = 0;
+
+	s->own = malloc((s->n_syms + 1) * sizeof(*s->own));
+	if (!s->own)
+		return -ENOMEM;
+	for (u32 i = 0; i < s->n_syms; i++) {
+		const struct module_sym *sym = &s->syms[i];
+
+		while (range < s->n_ranges && s->ranges[range].end <= sym->addr)
+			range++;
+		if (range == s->n_ranges)
+			break;
+		/* what lies elsewhere than its module is a per-CPU offset, or a lie */
+		if (sym->mapping || sym->addr < s->ranges[range].start ||
+		    sym->module != s->ranges[range].module)
+			continue;
+		if (!s->n_own || s->syms[s->own[s->n_own - 1]].addr != sym->addr)
+			s->own[s->n_own++] = i;
+	}
+	return 0;
 }
 
 const struct module_sym *module_sym_at(const struct module_set *s, u64 addr, u64 *next_ret)
 {
 	const struct module_range *r = module_range_at(s, addr);
-	const struct module_sym *best = NULL;
-	u32 low = 0, high = s->n_syms;
+	const struct module_sym *sym;
+	u32 low = 0, high = s->n_own;
 
 	if (!r)
 		return NULL;
+	while (low < high) {
+		u32 mid = low + (high - low) / 2;
+
+		if (s->syms[s->own[mid]].addr <= addr)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (next_ret)
+		*next_ret = low < s->n_own ? MIN(s->syms[s->own[low]].addr, r->end) : r->end;
+	sym = low ? &s->syms[s->own[low - 1]] : NULL;
+	return sym && sym->addr >= r->start ? sym : NULL;
+}
+
+u64 module_sym_next(const struct module_set *s, u32 i, u64 end)
+{
+	u64 addr = s->syms[i].addr;
+	u32 low = i + 1, high = s->n_syms;
+
 	while (low < high) {
 		u32 mid = low + (high - low) / 2;
 
@@ -213,16 +248,5 @@ const struct module_sym *module_sym_at(const struct module_set *s, u64 addr, u64
 		else
 			high = mid;
 	}
-	if (next_ret)
-		*next_ret = next_addr(s, low, r->end);
-	/* Below the range it is another module's, or a per-CPU offset. */
-	for (u32 i = low; i > 0 && s->syms[i - 1].addr >= r->start; i--) {
-		const struct module_sym *sym = &s->syms[i - 1];
-
-		if (best && sym->addr != best->addr)
-			break;
-		if (!sym->mapping && sym->module == r->module)
-			best = sym;
-	}
-	return best;
+	return low < s->n_syms ? MIN(s->syms[low].addr, end) : end;
 }

@@ -19,4 +19,7 @@ bool module_name_valid(const char *name);
 must_check int module_syms_read(const struct sym_mem *mem, const struct module_layout *l, u32 index,
 				struct kernel_module *m, struct buf *syms, struct buf *arena);
 
+/** module_syms_index - what module_sym_at() looks at: ranges and symbols are there, in order. Return: 0; -ENOMEM */
+must_check int module_syms_index(struct module_set *s);
+
 #endif

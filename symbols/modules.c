@@ -240,7 +240,7 @@ static int finish(struct reading *r, struct module_set *s)
 	for (u32 i = 1; i < s->n_ranges; i++)
 		if (s->ranges[i].start < s->ranges[i - 1].end)
 			return -EUCLEAN;
-	return 0;
+	return module_syms_index(s);
 }
 
 int modules_read(const struct sym_mem *mem, u64 head, const struct module_layout *l,
@@ -275,6 +275,7 @@ void module_set_deinit(struct module_set *s)
 	free(s->mods);
 	free(s->ranges);
 	free(s->syms);
+	free(s->own);
 	free(s->arena);
 	for (u32 i = 0; s->btf && i < s->n_mods; i++)
 		module_btf_unref(s->btf[i]);
@@ -282,54 +283,105 @@ void module_set_deinit(struct module_set *s)
 	*s = (struct module_set){ 0 };
 }
 
-/* The number of elements with .module == @i, and room for them. */
-#define COUNT_OF(v, n, i)                                 \
-	({                                                \
-		u32 count_ = 0;                           \
-		for (u32 at_ = 0; at_ < (n); at_++)       \
-			count_ += (v)[at_].module == (i); \
-		count_;                                   \
-	})
+/* A set of one module, under way. */
+struct part {
+	struct module_set set;
+	struct buf arena;
+};
 
-int module_set_extract(const struct module_set *s, u32 i, struct module_set *ret)
+/* How much there is of each, then room for it. */
+static bool parts_alloc(const struct module_set *s, const u32 *which, u32 n, struct part *parts)
 {
-	struct module_set r = { .n_mods = 1 };
-	_cleanup_buf_ struct buf arena = { 0 };
-	u32 n_ranges = COUNT_OF(s->ranges, s->n_ranges, i);
-	u32 n_syms = COUNT_OF(s->syms, s->n_syms, i);
+	bool ok = true;
 
-	r.mods = calloc(1, sizeof(*r.mods));
-	r.ranges = calloc(n_ranges + 1, sizeof(*r.ranges));
-	r.syms = calloc(n_syms + 1, sizeof(*r.syms));
-	r.btf = calloc(1, sizeof(struct module_btf *));
-	buf_add(&arena, s->mods[i].name, strlen(s->mods[i].name) + 1);
-	for (u32 at = 0; r.ranges && at < s->n_ranges; at++) {
-		if (s->ranges[at].module != i)
-			continue;
-		r.ranges[r.n_ranges] = s->ranges[at];
-		r.ranges[r.n_ranges++].module = 0;
-	}
-	for (u32 at = 0; r.syms && at < s->n_syms; at++) {
-		const char *name = module_sym_name(s, &s->syms[at]);
+	for (u32 i = 0; i < s->n_ranges; i++)
+		if (which[s->ranges[i].module] != MODULE_STAYS)
+			parts[which[s->ranges[i].module]].set.n_ranges++;
+	for (u32 i = 0; i < s->n_syms; i++)
+		if (which[s->syms[i].module] != MODULE_STAYS)
+			parts[which[s->syms[i].module]].set.n_syms++;
+	for (u32 i = 0; i < n; i++) {
+		struct module_set *p = &parts[i].set;
 
-		if (s->syms[at].module != i)
-			continue;
-		r.syms[r.n_syms] = s->syms[at];
-		r.syms[r.n_syms].module = 0;
-		r.syms[r.n_syms++].name = (u32)arena.len;
-		buf_add(&arena, name, strlen(name) + 1);
+		p->mods = calloc(1, sizeof(*p->mods));
+		p->ranges = calloc(p->n_ranges + 1, sizeof(*p->ranges));
+		p->syms = calloc(p->n_syms + 1, sizeof(*p->syms));
+		p->btf = calloc(1, sizeof(struct module_btf *));
+		p->n_ranges = p->n_syms = 0;
+		ok &= p->mods && p->ranges && p->syms && p->btf;
 	}
-	if (!r.mods || !r.ranges || !r.syms || !r.btf || buf_failed(&arena)) {
-		module_set_deinit(&r);
+	return ok;
+}
+
+static void parts_fill(const struct module_set *s, const u32 *which, struct part *parts)
+{
+	for (u32 i = 0; i < s->n_mods; i++) {
+		struct part *p = which[i] == MODULE_STAYS ? NULL : &parts[which[i]];
+
+		if (!p)
+			continue;
+		p->set.mods[0] = s->mods[i];
+		p->set.n_mods = 1;
+		p->set.btf[0] = s->btf ? module_btf_ref(s->btf[i]) : NULL;
+		buf_add(&p->arena, s->mods[i].name, strlen(s->mods[i].name) + 1);
+	}
+	for (u32 i = 0; i < s->n_ranges; i++) {
+		u32 to = which[s->ranges[i].module];
+
+		if (to == MODULE_STAYS)
+			continue;
+		parts[to].set.ranges[parts[to].set.n_ranges] = s->ranges[i];
+		parts[to].set.ranges[parts[to].set.n_ranges++].module = 0;
+	}
+	for (u32 i = 0; i < s->n_syms; i++) {
+		u32 to = which[s->syms[i].module];
+		const char *name = module_sym_name(s, &s->syms[i]);
+		struct module_sym *sym;
+		struct part *p;
+
+		if (to == MODULE_STAYS)
+			continue;
+		p = &parts[to];
+		sym = &p->set.syms[p->set.n_syms++];
+		*sym = s->syms[i];
+		sym->module = 0;
+		sym->name = (u32)p->arena.len;
+		buf_add(&p->arena, name, strlen(name) + 1);
+	}
+}
+
+/* The names become the set's; what looks them up is made. */
+static int part_finish(struct part *p)
+{
+	if (buf_failed(&p->arena))
 		return -ENOMEM;
+	p->set.arena_bytes = p->arena.len;
+	p->set.arena = no_cleanup_ptr(p->arena.data);
+	p->set.mods[0].name = p->set.arena;
+	return module_syms_index(&p->set);
+}
+
+int module_set_extract(const struct module_set *s, const u32 *which, u32 n, struct module_set *ret)
+{
+	_cleanup_free_ struct part *parts = calloc(n + 1, sizeof(*parts));
+	int rc = 0;
+
+	if (!parts)
+		return -ENOMEM;
+	if (parts_alloc(s, which, n, parts))
+		parts_fill(s, which, parts);
+	else
+		rc = -ENOMEM;
+	for (u32 i = 0; i < n && !rc; i++)
+		rc = part_finish(&parts[i]);
+	for (u32 i = 0; i < n; i++) {
+		buf_deinit(&parts[i].arena);
+		if (rc)
+			module_set_deinit(&parts[i].set);
+		else
+			ret[i] = parts[i].set;
 	}
-	r.arena_bytes = arena.len;
-	r.arena = no_cleanup_ptr(arena.data);
-	r.mods[0] = s->mods[i];
-	r.mods[0].name = r.arena;
-	r.btf[0] = s->btf ? module_btf_ref(s->btf[i]) : NULL;
-	*ret = r;
-	return 0;
+	return rc;
 }
 
 const struct module_range *module_range_at(const struct module_set *s, u64 addr)

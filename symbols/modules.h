@@ -49,6 +49,8 @@ struct module_set {
 	u32 n_ranges;
 	struct module_sym *syms; /* by address, then by order */
 	u32 n_syms;
+	u32 *own; /* those that a look-up may answer, by address: the first of each that is not a mapping one */
+	u32 n_own;
 	char *arena;
 	size_t arena_bytes;
 	struct module_btf **
@@ -68,8 +70,16 @@ must_check int modules_read(const struct sym_mem *mem, u64 head, const struct mo
 			    struct module_set *ret);
 void module_set_deinit(struct module_set *s);
 
-/** module_set_extract - module number @i of @s as a set of its own. Return: 0; -ENOMEM */
-must_check int module_set_extract(const struct module_set *s, u32 i, struct module_set *ret);
+#define MODULE_STAYS UINT32_MAX
+
+/**
+ * module_set_extract - modules of @s as sets of their own
+ *
+ * @which: of each module of @s which of the @n sets of @ret it becomes, no two the same; or MODULE_STAYS
+ * Return: 0; -ENOMEM.
+ */
+must_check int module_set_extract(const struct module_set *s, const u32 *which, u32 n,
+				  struct module_set *ret);
 
 /** module_range_at - the part that has @addr, NULL when none has */
 const struct module_range *module_range_at(const struct module_set *s, u64 addr);
@@ -81,6 +91,9 @@ const struct module_range *module_range_at(const struct module_set *s, u64 addr)
  * @addr, of equal ones the first in the symbol table; unnamed and mapping symbols do not count.
  */
 const struct module_sym *module_sym_at(const struct module_set *s, u64 addr, u64 *next_ret);
+
+/** module_sym_next - the first address behind that of symbol @i of all; @end when that comes first */
+u64 module_sym_next(const struct module_set *s, u32 i, u64 end);
 
 static inline const char *module_sym_name(const struct module_set *s, const struct module_sym *sym)
 {

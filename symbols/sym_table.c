@@ -116,6 +116,28 @@ bool sym_table_find(const struct sym_table *t, const char *name, u32 *ret)
 	return false;
 }
 
+/* The first symbol at the address of symbol @i. There are a few; a guest that lies has a million there. */
+static u32 first_there(const struct sym_table *t, u32 i)
+{
+	u64 addr = t->addr[i];
+	u32 step = 1, low, high = i;
+
+	while (high >= step && t->addr[high - step] == addr) {
+		high -= step;
+		step *= 2;
+	}
+	low = high >= step ? high - step + 1 : 0;
+	while (low < high) {
+		u32 mid = low + (high - low) / 2;
+
+		if (t->addr[mid] == addr)
+			high = mid;
+		else
+			low = mid + 1;
+	}
+	return low;
+}
+
 bool sym_table_at(const struct sym_table *t, u64 addr, u32 *hint, u32 *ret)
 {
 	u32 low = 0, high = t->n;
@@ -139,18 +161,27 @@ bool sym_table_at(const struct sym_table *t, u64 addr, u32 *hint, u32 *ret)
 			high = mid;
 	}
 	*hint = low;
-	while (low && t->addr[low - 1] == t->addr[low])
-		low--;
-	*ret = low;
+	*ret = first_there(t, low);
 	return true;
 }
 
 u64 sym_table_next(const struct sym_table *t, u32 i, u64 end)
 {
 	u64 addr = t->addr[i];
+	u32 step = 1, low = i, high;
 
-	while (++i < t->n)
-		if (t->addr[i] > addr)
-			return t->addr[i];
-	return end;
+	while (step < t->n - low && t->addr[low + step] == addr) {
+		low += step;
+		step *= 2;
+	}
+	high = MIN(step, t->n - low) + low;
+	while (high - low > 1) {
+		u32 mid = low + (high - low) / 2;
+
+		if (t->addr[mid] == addr)
+			low = mid;
+		else
+			high = mid;
+	}
+	return high < t->n ? t->addr[high] : end;
 }

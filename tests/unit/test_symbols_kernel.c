@@ -307,6 +307,33 @@ static void names_of_unloaded_modules_stay(void **state)
 	ctx_deinit(&c);
 }
 
+/* A guest that loads and unloads a module without end: what there was of it is kept for some time only. */
+static void what_went_is_forgotten(void **state)
+{
+	struct kernel_sym then;
+	struct ctx c;
+	u32 epoch;
+	u64 ip, head;
+
+	(void)state;
+	ctx_init(&c, &old);
+	load(&c);
+	head = fake_sym_addr(&c.f, "modules");
+	epoch = kernel_epoch(c.k);
+	ip = kernel_sites(c.k)[kernel_site_count(c.k) - 1].ip;
+	fake_put32(&c.f, c.f.pages[1] + 16, 2); /* without the second module's sites */
+	for (u32 i = 0; i <= 2 * 1024; i++) {
+		if (i == 2 * 1024)
+			assert_true(kernel_sym_then(c.k, ip, epoch, &then));
+		fake_put64(&c.f, c.f.mods[0] + 8, i % 2 ? c.f.mods[1] + 8 : head);
+		assert_int_equal(kernel_refresh(c.k, &c.err), 0);
+	}
+	assert_int_equal(kernel_epoch(c.k), epoch + 2 * 1024 + 1);
+	assert_false(kernel_sym_then(c.k, ip, epoch, &then));
+	assert_true(kernel_sym_then(c.k, ip, epoch + 2, &then));
+	ctx_deinit(&c);
+}
+
 static void a_reference_keeps_it(void **state)
 {
 	struct ctx c;
@@ -404,6 +431,7 @@ int main(void)
 		cmocka_unit_test(unsorted_sites),
 		cmocka_unit_test(refresh_sees_changes),
 		cmocka_unit_test(names_of_unloaded_modules_stay),
+		cmocka_unit_test(what_went_is_forgotten),
 		cmocka_unit_test(a_reference_keeps_it),
 		cmocka_unit_test(failed_refresh_keeps_the_old),
 		cmocka_unit_test(damaged),

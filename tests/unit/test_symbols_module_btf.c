@@ -178,7 +178,7 @@ static void kept_while_the_module_is(void **state)
 	next = read_set(&s);
 	module_set_deinit(&s);
 	assert_int_equal(btf_types_func(module_btf_at(&next, mods[1].base), "lo_open", &f), 0);
-	assert_int_equal(module_set_extract(&next, 1, &alone), 0);
+	assert_int_equal(module_set_extract(&next, (const u32[]){ MODULE_STAYS, 0 }, 1, &alone), 0);
 	mods[1].base += 0x10000; /* loaded anew */
 	s = read_set(&next);
 	assert_null(s.btf[1]);
