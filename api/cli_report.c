@@ -291,6 +291,10 @@ int cli_report(struct cli *c, int argc, char **argv)
 			(unsigned long long)r.meta.n_records, (unsigned long long)r.meta.n_lost,
 			(unsigned long long)r.meta.n_functions,
 			r.meta.restored ? "restored" : "NOT verified to be restored");
+	if (status == CLI_OK && r.meta.n_unnamed)
+		fprintf(stderr,
+			"%llu times an address was one too many to be taken down: it is shown as %s\n",
+			(unsigned long long)r.meta.n_unnamed, OUTPUT_SHARED_NAME);
 	report_deinit(&r);
 	return status;
 }

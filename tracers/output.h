@@ -42,7 +42,17 @@ struct output_meta {
 	u64 n_records, n_lost;
 	u64 n_functions, n_restored;
 	bool restored; /* everything put back and verified */
+	u64 n_unnamed; /* times that something said OUTPUT_SHARED_NAME instead of an address */
 };
+
+/*
+ * A recording or an export takes down at most so many addresses, some times what a kernel with all its modules has
+ * of call sites. Whatever a guest makes up beyond that is one symbol, which is called what happened.
+ */
+#define OUTPUT_ADDRS_MAX   (1u << 19)
+#define OUTPUT_NAMES_MAX   (128u << 20) /* bytes for them and their names, about */
+#define OUTPUT_SHARED_NAME "too_many_addresses"
+#define OUTPUT_SHARED_ADDR 0xffffffff00000000 /* where no kernel has anything */
 
 /*
  * A cache in front of another output_names, for whoever formats many records: a record costs two

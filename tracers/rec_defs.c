@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Definitions in a recording: names, tasks, prototypes. Hostile input, as in rec_reader.c. */
+#include "tracers/addr_hash.h"
 #include "tracers/rec_priv.h"
 #include "tracers/rec_varint.h"
 
@@ -48,14 +49,14 @@ static char *arena_string(struct rec_reader *r, const void *s, size_t len)
 	return p;
 }
 
-static size_t addr_hash(const struct rec_reader *r, u64 addr)
+static size_t addr_home(const struct rec_reader *r, u64 addr)
 {
-	return (addr * 0x9e3779b97f4a7c15) >> 32 & (r->by_addr_slots - 1);
+	return addr_hash(addr, r->key) & (r->by_addr_slots - 1);
 }
 
 void rec_use_sym(struct rec_reader *r, u32 i)
 {
-	size_t h = addr_hash(r, r->syms[i].addr);
+	size_t h = addr_home(r, r->syms[i].addr);
 
 	while (r->by_addr[h] && r->syms[r->by_addr[h] - 1].addr != r->syms[i].addr)
 		h = (h + 1) & (r->by_addr_slots - 1);
@@ -201,9 +202,10 @@ int rec_read_proto(struct rec_reader *r)
 }
 
 /* Where (@which, @val) is, or the empty place for it. */
-static struct rec_enum *enum_place(struct rec_enum *enums, size_t slots, u32 which, s64 val)
+static struct rec_enum *enum_place(const struct rec_reader *r, u32 which, s64 val)
 {
-	size_t h = ((which ^ (u64)val << 24) * 0x9e3779b97f4a7c15) >> 32;
+	struct rec_enum *enums = r->enums;
+	size_t h = addr_hash((u64)val, r->key ^ addr_hash(which, r->key)), slots = r->enum_slots;
 
 	while (enums[h & (slots - 1)].name &&
 	       (enums[h & (slots - 1)].which != which || enums[h & (slots - 1)].val != val))
@@ -213,20 +215,17 @@ static struct rec_enum *enum_place(struct rec_enum *enums, size_t slots, u32 whi
 
 static int grow_enums(struct rec_reader *r)
 {
-	size_t slots = r->enum_slots ? r->enum_slots * 2 : 256;
-	struct rec_enum *enums = calloc(slots, sizeof(*enums));
+	size_t old_slots = r->enum_slots, slots = old_slots ? old_slots * 2 : 256;
+	struct rec_enum *enums = calloc(slots, sizeof(*enums)), *old = r->enums;
 
 	if (!enums)
 		return -ENOMEM;
-	for (size_t i = 0; i < r->enum_slots; i++) {
-		const struct rec_enum *e = &r->enums[i];
-
-		if (e->name)
-			*enum_place(enums, slots, e->which, e->val) = *e;
-	}
-	free(r->enums);
 	r->enums = enums;
 	r->enum_slots = slots;
+	for (size_t i = 0; i < old_slots; i++)
+		if (old[i].name)
+			*enum_place(r, old[i].which, old[i].val) = old[i];
+	free(old);
 	return 0;
 }
 
@@ -249,7 +248,7 @@ int rec_read_enum(struct rec_reader *r)
 		if (rc)
 			return rc;
 	}
-	e = enum_place(r->enums, r->enum_slots, new.which, new.val);
+	e = enum_place(r, new.which, new.val);
 	r->n_enums += !e->name;
 	*e = new;
 	return 0;
@@ -259,7 +258,7 @@ static const char *reader_enumerator(void *arg, const struct kernel_val *v, s64 
 {
 	const struct rec_reader *r = arg;
 
-	return r->enum_slots ? enum_place(r->enums, r->enum_slots, v->btf_id, val)->name : NULL;
+	return r->enum_slots ? enum_place(r, v->btf_id, val)->name : NULL;
 }
 
 int rec_read_stack(struct rec_reader *r)
@@ -295,7 +294,7 @@ static const struct rec_sym *find_sym(const struct rec_reader *r, u64 addr)
 {
 	if (!r->n_syms)
 		return NULL;
-	for (size_t h = addr_hash(r, addr); r->by_addr[h]; h = (h + 1) & (r->by_addr_slots - 1)) {
+	for (size_t h = addr_home(r, addr); r->by_addr[h]; h = (h + 1) & (r->by_addr_slots - 1)) {
 		if (r->syms[r->by_addr[h] - 1].addr == addr)
 			return &r->syms[r->by_addr[h] - 1];
 	}

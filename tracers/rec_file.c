@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The recording writer. Memory: the set of addresses already defined, which the guest's text
- * bounds, and a fixed table of tasks. The chunk under way lies in the caller's buffer, without a length
+ * The recording writer. Memory: the set of addresses already defined, at most OUTPUT_ADDRS_MAX, and a fixed table of tasks. The chunk under way lies in the caller's buffer, without a length
  * and a checksum until it ends: a sum over a few bytes at a time takes longer than all else. See rec_format.h.
  */
+#include "tracers/addr_hash.h"
 #include "tracers/rec_varint.h"
 #include "tracers/rec_writer_priv.h"
 
@@ -24,6 +24,7 @@ int rec_writer_create(const struct output_meta *meta, struct rec_writer **ret, s
 	if (!w)
 		goto fail;
 	w->meta = *meta;
+	w->key = addr_hash_key();
 	w->seen_slots = SEEN_MIN;
 	w->seen = calloc(w->seen_slots, sizeof(*w->seen));
 	w->tasks = calloc(REC_TASK_SLOTS, sizeof(*w->tasks));
@@ -304,10 +305,11 @@ void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count)
 void rec_writer_end(struct rec_writer *w, struct buf *out, const struct output_meta *meta)
 {
 	add_json_chunk(w, out, REC_CHUNK_END,
-		       json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:I}", "records",
+		       json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "records",
 				 (json_int_t)meta->n_records, "lost", (json_int_t)meta->n_lost,
 				 "functions", (json_int_t)meta->n_functions, "functions_restored",
 				 (json_int_t)meta->n_restored, "restored", (int)meta->restored,
 				 "boot_ns", (json_int_t)meta->boot_ns, "zero_mono_ns",
-				 (json_int_t)meta->zero_mono_ns));
+				 (json_int_t)meta->zero_mono_ns, "unnamed",
+				 (json_int_t)w->n_shared));
 }

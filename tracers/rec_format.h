@@ -66,6 +66,13 @@
 #define REC_NAME_MAX   1024
 #define REC_VAL_NAME   128 /* of a parameter or type; a longer one is cut */
 
+/*
+ * What a reader keeps at most. A writer sees to it that a recording has less (OUTPUT_NAMES_MAX, STACKS_MAX,
+ * TRACE_MARKERS_MAX); but a few bytes of a block may claim to unpack into a quarter of a megabyte of names.
+ */
+#define REC_KEPT_MAX (256ul << 20)
+#define REC_KEPT_DEF 128 /* of a definition beside its strings: its place in a table that doubles */
+
 #define REC_CHUNK_META    'M'
 #define REC_CHUNK_SYM     'S'
 #define REC_CHUNK_TASK    'T'

@@ -71,19 +71,13 @@ struct rec_reader {
 	size_t n_enums, enum_slots; /* a power of two, at least twice n_enums */
 	struct rec_task *tasks;
 	struct rec_text *texts; /* of markers */
+	u64 key; /* addr_hash()'s, of by_addr and enums */
 	struct arena_block *arena;
 	size_t arena_left;
 	size_t kept; /* bytes of all definitions and texts, about */
 	u32 when; /* output_names' */
 	bool redefined; /* an address was defined more than once: of each record's count its own numbers */
 };
-
-/*
- * What a reader keeps at most. A trace has less (STACKS_MAX, TRACE_MARKERS_MAX, its kernel's symbols); but a
- * few bytes of a block may claim to unpack into a quarter of a megabyte of names.
- */
-#define REC_KEPT_MAX (256ul << 20)
-#define REC_KEPT_DEF 128 /* of a definition beside its strings: its place in a table that doubles */
 
 /** rec_use_sym - symbol @i is what is at its address, from this record on */
 void rec_use_sym(struct rec_reader *r, u32 i);

@@ -3,6 +3,7 @@
  * The recording reader. A recording is hostile input: every length, number and reference is checked,
  * and memory grows with what the file holds, never with what it claims. See rec_format.h.
  */
+#include "tracers/addr_hash.h"
 #include "tracers/rec_priv.h"
 #include "tracers/rec_store.h"
 #include "tracers/rec_varint.h"
@@ -160,6 +161,7 @@ static int read_meta(struct rec_reader *r, struct err *err)
 		m->restored = json_is_true(json_object_get(obj, "restored"));
 		m->boot_ns = get_u64(obj, "boot_ns");
 		m->zero_mono_ns = (s64)get_u64(obj, "zero_mono_ns");
+		m->n_unnamed = get_u64(obj, "unnamed");
 	}
 	json_decref(obj);
 	r->cur.pos = r->cur.len;
@@ -541,6 +543,7 @@ static int reader_open(FILE *file, struct cursor mem, struct rec_reader **ret, s
 		r->tasks = calloc(REC_TASK_SLOTS, sizeof(*r->tasks));
 	if (!r || !r->tasks)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a recording");
+	r->key = addr_hash_key();
 	r->file = no_cleanup_ptr(owned);
 	r->mem = mem;
 	rc = read_head(r, err);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The recording writer's definitions: names, tasks, stacks, prototypes. See rec_format.h. */
+#include "tracers/addr_hash.h"
 #include "tracers/comms.h"
 #include "tracers/rec_varint.h"
 #include "tracers/rec_writer_priv.h"
@@ -7,26 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Where @addr is, or the empty place for it. */
+static struct seen *seen_place(const struct rec_writer *w, u64 addr)
+{
+	size_t h = addr_hash(addr, w->key) & (w->seen_slots - 1);
+
+	while (w->seen[h].id_plus_1 && w->seen[h].addr != addr)
+		h = (h + 1) & (w->seen_slots - 1);
+	return &w->seen[h];
+}
+
 static bool seen_grow(struct rec_writer *w)
 {
-	size_t slots = w->seen_slots * 2;
-	struct seen *bigger = calloc(slots, sizeof(*bigger));
+	struct seen *old = w->seen;
+	size_t n = w->seen_slots;
+	struct seen *bigger = calloc(2 * n, sizeof(*bigger));
 
 	if (!bigger)
 		return false;
-	for (size_t i = 0; i < w->seen_slots; i++) {
-		size_t h;
-
-		if (!w->seen[i].id_plus_1)
-			continue;
-		h = (w->seen[i].addr * 0x9e3779b97f4a7c15) >> 32 & (slots - 1);
-		while (bigger[h].id_plus_1)
-			h = (h + 1) & (slots - 1);
-		bigger[h] = w->seen[i];
-	}
-	free(w->seen);
 	w->seen = bigger;
-	w->seen_slots = slots;
+	w->seen_slots = 2 * n;
+	for (size_t i = 0; i < n; i++)
+		if (old[i].id_plus_1)
+			*seen_place(w, old[i].addr) = old[i];
+	free(old);
 	return true;
 }
 
@@ -80,36 +85,65 @@ static void define_sym(struct rec_writer *w, struct buf *out, u64 addr,
 	rec_chunk_grow(w, out, p + 2 + module_len);
 }
 
+/* Is there room for one more definition, as a reader keeps it? */
+static bool take_room(struct rec_writer *w, size_t bytes)
+{
+	if (w->n_ids >= OUTPUT_ADDRS_MAX || w->kept + bytes > OUTPUT_NAMES_MAX)
+		return false;
+	w->kept += bytes;
+	return true;
+}
+
+static size_t sym_bytes(const struct kernel_sym *sym)
+{
+	return REC_KEPT_DEF + strnlen(sym->name, REC_NAME_MAX) + 1 +
+	       (sym->module ? strnlen(sym->module, REC_NAME_MAX) + 1 : 0);
+}
+
+/* The number of what there is no room for. */
+static u32 shared_id(struct rec_writer *w, struct buf *out)
+{
+	const struct kernel_sym sym = { .name = OUTPUT_SHARED_NAME, .type = '?' };
+
+	if (!w->shared_plus_1) {
+		define_sym(w, out, OUTPUT_SHARED_ADDR, &sym, 0);
+		w->shared_plus_1 = ++w->n_ids;
+	}
+	w->n_shared++;
+	return w->shared_plus_1 - 1;
+}
+
 /* The number of @addr, defined if need be: once more when something else is there now. */
 u32 rec_sym_id(struct rec_writer *w, struct buf *out, u64 addr, const struct output_names *names)
 {
-	size_t h = (addr * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+	struct seen *s = seen_place(w, addr);
 	u32 when = names_when(names), hash;
 	struct kernel_sym sym;
 	u64 off;
 
-	while (w->seen[h].id_plus_1 && w->seen[h].addr != addr)
-		h = (h + 1) & (w->seen_slots - 1);
-	if (w->seen[h].id_plus_1 && w->seen[h].when == when)
-		return w->seen[h].id_plus_1 - 1;
+	if (s->id_plus_1 && s->when == when)
+		return s->id_plus_1 - 1;
+	if (w->shared_plus_1 && !s->id_plus_1)
+		return shared_id(w, out);
 	ask_sym(addr, names, &sym, &off);
 	hash = hash_sym(&sym, off);
-	if (w->seen[h].id_plus_1 && w->seen[h].hash == hash) {
-		w->seen[h].when = when;
-		return w->seen[h].id_plus_1 - 1;
+	if (s->id_plus_1 && s->hash == hash) {
+		s->when = when;
+		return s->id_plus_1 - 1;
 	}
-	if (w->n_seen >= w->seen_slots / 2) {
+	if (w->shared_plus_1 || !take_room(w, sym_bytes(&sym)))
+		return shared_id(w, out);
+	if (!s->id_plus_1 && w->n_seen >= w->seen_slots / 2) {
 		if (!seen_grow(w)) {
 			out->failed = true;
 			return 0;
 		}
-		return rec_sym_id(w, out, addr, names);
+		s = seen_place(w, addr);
 	}
-	w->seen[h] = (struct seen){
-		.addr = addr, .id_plus_1 = (u32)++w->n_seen, .when = when, .hash = hash
-	};
+	w->n_seen += !s->id_plus_1;
+	*s = (struct seen){ .addr = addr, .id_plus_1 = ++w->n_ids, .when = when, .hash = hash };
 	define_sym(w, out, addr, &sym, off);
-	return w->seen[h].id_plus_1 - 1;
+	return s->id_plus_1 - 1;
 }
 
 static bool same_task(const struct task *a, const struct task *b)
@@ -178,6 +212,16 @@ static u8 *put_val(u8 *p, const struct kernel_val *v)
 
 #define VAL_MAX (3 + 2 * (2 + REC_VAL_NAME))
 
+static size_t proto_bytes(const struct kernel_func *f)
+{
+	size_t sum = REC_KEPT_DEF + sizeof(f->ret) + strnlen(f->ret.type, REC_VAL_NAME) + 1;
+
+	for (u32 i = 0; i < f->n_params; i++)
+		sum += sizeof(f->ret) + strnlen(f->params[i].name, REC_VAL_NAME) +
+		       strnlen(f->params[i].type, REC_VAL_NAME) + 2;
+	return sum;
+}
+
 /* The name of @val, of what @which says, if it has one and is not in the file. */
 static void define_enum(struct rec_writer *w, struct buf *out, u64 which,
 			const struct kernel_val *v, u64 word, const struct output_names *names)
@@ -194,7 +238,7 @@ static void define_enum(struct rec_writer *w, struct buf *out, u64 which,
 		return;
 	*e = (struct seen_enum){ which, val };
 	name = names->enumerator(names->arg, v, val);
-	if (!name)
+	if (!name || w->kept_enums > ENUMS_MAX)
 		return;
 	p = rec_chunk_open(w, out, REC_CHUNK_ENUM, 2 * REC_VARINT_MAX + 1 + 2 + REC_VAL_NAME,
 			   &is_new);
@@ -203,6 +247,7 @@ static void define_enum(struct rec_writer *w, struct buf *out, u64 which,
 	p = put_varint(p, (which >> 8) - 1);
 	*p++ = (u8)which;
 	p = put_name(put_varint(p, zigzag(val)), name);
+	w->kept_enums += REC_KEPT_DEF + REC_VAL_NAME;
 	rec_chunk_grow(w, out, p);
 }
 
@@ -210,13 +255,12 @@ static void define_enum(struct rec_writer *w, struct buf *out, u64 which,
 void rec_define_enums(struct rec_writer *w, struct buf *out, u32 id, const struct trace_record *r,
 		      const struct output_names *names)
 {
-	size_t h = (r->ip * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+	const struct seen *s = seen_place(w, r->ip);
 	u64 which = (id + 1ull) << 8;
 	struct kernel_func f;
 
-	while (w->seen[h].id_plus_1 && w->seen[h].addr != r->ip)
-		h = (h + 1) & (w->seen_slots - 1);
-	if (!w->seen[h].enums || !names->enumerator || !names->func(names->arg, r->ip, &f))
+	if (s->id_plus_1 != id + 1 || !s->enums || !names->enumerator ||
+	    !names->func(names->arg, r->ip, &f))
 		return;
 	if (!w->enums)
 		w->enums = calloc(ENUM_SLOTS, sizeof(*w->enums));
@@ -238,25 +282,23 @@ void rec_define_enums(struct rec_writer *w, struct buf *out, u32 id, const struc
 void rec_define_proto(struct rec_writer *w, struct buf *out, u32 id, u64 ip,
 		      const struct output_names *names)
 {
-	size_t h = (ip * 0x9e3779b97f4a7c15) >> 32 & (w->seen_slots - 1);
+	struct seen *s = seen_place(w, ip);
 	struct kernel_func f;
 	u8 *p;
 	bool is_new;
 
-	while (w->seen[h].id_plus_1 && w->seen[h].addr != ip)
-		h = (h + 1) & (w->seen_slots - 1);
-	if (w->seen[h].proto || !names->func)
+	if (s->id_plus_1 != id + 1 || s->proto || !names->func)
 		return;
-	w->seen[h].proto = true;
-	if (!names->func(names->arg, ip, &f))
+	s->proto = true;
+	if (!names->func(names->arg, ip, &f) || !take_room(w, proto_bytes(&f)))
 		return;
 	p = rec_chunk_open(w, out, REC_CHUNK_PROTO,
 			   REC_VARINT_MAX + 2 + (1 + (size_t)f.n_params) * VAL_MAX, &is_new);
 	if (!p)
 		return;
-	w->seen[h].enums = f.ret.kind == KERNEL_VAL_ENUM;
+	s->enums = f.ret.kind == KERNEL_VAL_ENUM;
 	for (u32 i = 0; i < f.n_params; i++)
-		w->seen[h].enums |= f.params[i].kind == KERNEL_VAL_ENUM;
+		s->enums |= f.params[i].kind == KERNEL_VAL_ENUM;
 	f.ret.name = "";
 	p = put_varint(p, id);
 	*p++ = f.n_regs;

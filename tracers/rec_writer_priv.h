@@ -9,6 +9,8 @@
 #define SEEN_MIN   4096
 #define TASK_WAYS  4
 #define ENUM_SLOTS 4096
+/* Bytes that a reader needs for names of values; a quarter of what OUTPUT_NAMES_MAX leaves of REC_KEPT_MAX. */
+#define ENUMS_MAX (32u << 20)
 
 struct seen {
 	u64 addr;
@@ -46,6 +48,12 @@ struct rec_writer {
 	/* addresses defined */
 	struct seen *seen;
 	size_t n_seen, seen_slots;
+	u64 key; /* addr_hash()'s */
+	size_t kept,
+		kept_enums; /* what a reader keeps of them and their prototypes; of names of values; about */
+	u32 n_ids;
+	u32 shared_plus_1; /* the symbol of all addresses that there is no room for; 0: there was room */
+	u64 n_shared; /* times that it was used */
 	/* stacks defined, by address: each is kept once, for as long as the trace is */
 	struct seen_stack {
 		const struct trace_stack *stack; /* NULL: empty */

@@ -4,6 +4,7 @@
 
 #include "tracers/formats/sorter.h"
 #include "tracers/formats/spool.h"
+#include "tracers/formats/tables.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -288,12 +289,55 @@ static void callers_without_returns(void **state)
 					 "f\"\\?? ffffffff8100000 3\n"));
 }
 
+/* Each fourth byte has a name. */
+static bool some_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	(void)arg;
+	if (addr % 4)
+		return false;
+	*ret = (struct kernel_sym){
+		.name = "function", .addr = addr, .size_bytes = 4, .type = 't'
+	};
+	*off_ret = 0;
+	return true;
+}
+
+/* Addresses that a guest makes up, as many as it likes: the table ends growing, and says so of the others. */
+static void an_export_ends_growing(void **state)
+{
+	const struct output_names names = { .sym = some_sym };
+	struct syms *s = syms_create();
+	u32 id, shared;
+
+	(void)state;
+	for (u32 i = 0; i < OUTPUT_ADDRS_MAX; i++)
+		assert_int_equal(syms_get(s, 0xffffffff81000000 + i, &names), i + 1);
+	shared = syms_get(s, 0xffffffff81000000 - 1, &names);
+	assert_true(syms_is_shared(s, shared));
+	assert_string_equal(syms_at(s, shared)->name, OUTPUT_SHARED_NAME);
+	for (u32 i = 2; i < 1000; i++)
+		assert_int_equal(syms_get(s, 0xffffffff81000000 - i, &names), shared);
+	assert_int_equal(syms_named(s, 4, "read"), shared);
+	assert_int_equal(syms_count(s), OUTPUT_ADDRS_MAX + 1);
+	id = syms_get(s, 0xffffffff81000000 + 4, &names);
+	assert_int_equal(id, 5);
+	assert_false(syms_is_shared(s, id));
+	assert_string_equal(syms_at(s, id)->name, "function");
+	assert_int_equal(syms_at(s, id)->type, 't');
+	syms_destroy(s);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
 	const struct CMUnitTest tests[] = {
-		T(streams_keep_apart),       T(any_number_is_sorted), T(archives),
-		T(whatever_the_records_are), T(nothing_at_all),       T(no_durations_no_stacks),
+		cmocka_unit_test(an_export_ends_growing),
+		T(streams_keep_apart),
+		T(any_number_is_sorted),
+		T(archives),
+		T(whatever_the_records_are),
+		T(nothing_at_all),
+		T(no_durations_no_stacks),
 		T(callers_without_returns),
 	};
 

@@ -35,7 +35,7 @@ struct export
 	int failed; /* -errno, the first */
 	u64 first_ns, last_ns; /* of the records; both 0 before the first */
 	u64 n_records, n_lost; /* so far */
-	u64 n_left_out; /* records of more tasks at a time than are followed */
+	u64 n_left_out; /* records of more tasks at a time than are followed, addresses beyond those that have a name */
 	void *priv;
 };
 
@@ -56,6 +56,7 @@ static inline u32 export_sym(struct export *x, u64 addr)
 
 	if (!id)
 		export_fail(x, -ENOMEM);
+	x->n_left_out += syms_is_shared(x->syms, id);
 	return id;
 }
 

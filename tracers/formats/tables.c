@@ -2,6 +2,7 @@
 /* Symbols and tasks. See tables.h. */
 #include "tracers/formats/tables.h"
 
+#include "tracers/addr_hash.h"
 #include "tracers/out_layout.h"
 #include "tracers/out_values.h"
 
@@ -25,7 +26,9 @@ struct syms {
 	u32 *slot; /* open addressing; a number, 0: empty */
 	u32 n_slots;
 	struct arena *arena;
-	size_t arena_left;
+	size_t arena_left, arena_bytes;
+	u64 key; /* addr_hash()'s */
+	u32 shared; /* the number of all addresses that there is no room for; 0: there was room */
 };
 
 static u64 mix(u64 v)
@@ -47,6 +50,7 @@ static char *arena_copy(struct syms *s, const char *text, size_t len)
 		a->next = s->arena;
 		s->arena = a;
 		s->arena_left = ARENA_BLOCK;
+		s->arena_bytes += ARENA_BLOCK;
 	}
 	p = a->bytes + ARENA_BLOCK - s->arena_left;
 	s->arena_left -= len + 1;
@@ -61,6 +65,7 @@ struct syms *syms_create(void)
 
 	if (!s)
 		return NULL;
+	s->key = addr_hash_key();
 	s->cap = SLOTS_MIN;
 	s->n_slots = 2 * SLOTS_MIN;
 	s->sym = calloc(s->cap, sizeof(*s->sym));
@@ -99,7 +104,7 @@ static bool syms_grow(struct syms *s)
 	if (!slot)
 		return false;
 	for (u32 i = 1; i <= s->n; i++) {
-		u32 h = (u32)mix(sym[i].addr) & (n_slots - 1);
+		u32 h = addr_hash(sym[i].addr, s->key) & (n_slots - 1);
 
 		while (slot[h] && sym[slot[h]].addr != sym[i].addr) /* the latest counts */
 			h = (h + 1) & (n_slots - 1);
@@ -114,14 +119,15 @@ static bool syms_grow(struct syms *s)
 
 static u32 find_slot(const struct syms *s, u64 addr)
 {
-	u32 h = (u32)mix(addr) & (s->n_slots - 1);
+	u32 h = addr_hash(addr, s->key) & (s->n_slots - 1);
 
 	while (s->slot[h] && s->sym[s->slot[h]].addr != addr)
 		h = (h + 1) & (s->n_slots - 1);
 	return h;
 }
 
-static u32 add_sym(struct syms *s, u64 addr, const char *name, const char *module)
+/* A symbol that no address leads to yet; 0: no memory */
+static u32 new_sym(struct syms *s, u64 addr, const char *name, const char *module)
 {
 	char text[TEXT_NAME_MAX + 1], json[6 * TEXT_NAME_MAX + 1], addr_text[20];
 	struct exp_sym *e;
@@ -146,8 +152,41 @@ static u32 add_sym(struct syms *s, u64 addr, const char *name, const char *modul
 	}
 	if (!e->name || !e->json || (module && !e->module))
 		return 0;
-	s->slot[find_slot(s, addr)] = ++s->n;
-	return s->n;
+	return ++s->n;
+}
+
+/* Has an address been refused? Then all that are new are. */
+static bool is_full(const struct syms *s)
+{
+	return s->shared || s->n >= OUTPUT_ADDRS_MAX || s->arena_bytes >= OUTPUT_NAMES_MAX;
+}
+
+static u32 shared_sym(struct syms *s)
+{
+	if (!s->shared)
+		s->shared = new_sym(s, OUTPUT_SHARED_ADDR, OUTPUT_SHARED_NAME, NULL);
+	return s->shared;
+}
+
+/* The number of a new symbol, with its place; of the shared one when there are too many; 0: no memory */
+static u32 add_sym(struct syms *s, u64 addr, const struct kernel_sym *sym, u64 off)
+{
+	struct exp_sym *e;
+	u32 id;
+
+	if (is_full(s))
+		return shared_sym(s);
+	id = new_sym(s, addr, sym->name, sym->name ? sym->module : NULL);
+	if (!id)
+		return 0;
+	s->slot[find_slot(s, addr)] = id;
+	if (!sym->name)
+		return id;
+	e = &s->sym[id];
+	e->start = addr - off;
+	e->size_bytes = sym->size_bytes;
+	e->type = sym->type ? sym->type : '?';
+	return id;
 }
 
 static bool is_text(const char *have, const char *name)
@@ -177,46 +216,44 @@ u32 syms_get(struct syms *s, u64 addr, const struct output_names *names)
 
 	if (id && s->sym[id].when == when)
 		return id;
+	if (!id && is_full(s))
+		return shared_sym(s);
 	if (!names->sym(names->arg, addr, &sym, &off))
 		sym.name = NULL;
 	if (!id || !is_same(&s->sym[id], &sym, off))
-		id = add_sym(s, addr, sym.name, sym.name ? sym.module : NULL);
-	s->sym[id].when = when;
-	if (!id || !sym.name)
-		return id;
-	s->sym[id].start = addr - off;
-	s->sym[id].size_bytes = sym.size_bytes;
-	s->sym[id].type = sym.type ? sym.type : '?';
+		id = add_sym(s, addr, &sym, off);
+	if (id != s->shared) /* whose own is never asked for */
+		s->sym[id].when = when;
 	return id;
 }
 
 u32 syms_named(struct syms *s, u64 addr, const char *name)
 {
+	const struct kernel_sym sym = { .name = name, .type = 't' };
 	u32 id = s->slot[find_slot(s, addr)];
 
-	if (id)
-		return id;
-	id = add_sym(s, addr, name, NULL);
-	s->sym[id].type = 't';
-	return id;
+	return id ? id : add_sym(s, addr, &sym, 0);
 }
 
 u32 syms_start(struct syms *s, u32 id)
 {
 	const struct exp_sym of = s->sym[id];
+	const struct kernel_sym sym = {
+		.name = of.name, .module = of.module, .size_bytes = of.size_bytes, .type = of.type
+	};
 	u32 start = s->slot[find_slot(s, of.start)];
 
-	if (start)
-		return start;
-	start = add_sym(s, of.start, of.name, of.module);
-	s->sym[start].size_bytes = of.size_bytes;
-	s->sym[start].type = of.type;
-	return start;
+	return start ? start : add_sym(s, of.start, &sym, 0);
 }
 
 bool syms_is_latest(const struct syms *s, u32 id)
 {
-	return s->slot[find_slot(s, s->sym[id].addr)] == id;
+	return id == s->shared || s->slot[find_slot(s, s->sym[id].addr)] == id;
+}
+
+bool syms_is_shared(const struct syms *s, u32 id)
+{
+	return id && id == s->shared;
 }
 
 u32 syms_count(const struct syms *s)

@@ -27,7 +27,8 @@ void syms_destroy(struct syms *s);
 /**
  * syms_get - the number of @addr, 1, 2, 3 ...; 0: no memory
  *
- * The same for the same address, for as long as what is there is the same.
+ * The same for the same address, for as long as what is there is the same. All that are beyond OUTPUT_ADDRS_MAX
+ * have one number: OUTPUT_SHARED_NAME.
  */
 u32 syms_get(struct syms *s, u64 addr, const struct output_names *names);
 /** syms_named - as syms_get(), of something that has a name of its own */
@@ -36,6 +37,8 @@ u32 syms_named(struct syms *s, u64 addr, const char *name);
 u32 syms_start(struct syms *s, u32 id);
 /** syms_is_latest - is @id what its address was last? */
 bool syms_is_latest(const struct syms *s, u32 id);
+/** syms_is_shared - is @id that of the addresses that there was no room for? */
+bool syms_is_shared(const struct syms *s, u32 id);
 u32 syms_count(const struct syms *s); /* the highest number */
 /** syms_at - by number; valid until the next syms_get(); the strings as long as @s */
 const struct exp_sym *syms_at(const struct syms *s, u32 id);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The hash of tables by address that a guest or a file fills. Each table has a key that nobody else knows, so
+ * that nobody can choose a million addresses that take each other's places.
+ */
+#ifndef TRACERS_ADDR_HASH_H
+#define TRACERS_ADDR_HASH_H
+
+#include "base/clock.h"
+#include "base/types.h"
+
+#include <sys/random.h>
+
+/** addr_hash_key - of a new table */
+static inline u64 addr_hash_key(void)
+{
+	u64 key;
+
+	if (getrandom(&key, sizeof(key), GRND_NONBLOCK) != sizeof(key))
+		key = monotonic_ns() * 0xff51afd7ed558ccd; /* early at boot */
+	return key;
+}
+
+/* To be taken modulo a power of two. */
+static inline u32 addr_hash(u64 addr, u64 key)
+{
+	u64 h = (addr ^ key) * 0x9e3779b97f4a7c15;
+
+	h ^= h >> 29;
+	return (u32)(h * (key | 1) >> 32);
+}
+
+#endif
