@@ -39,6 +39,20 @@ int registry_create(const char *state_dir, struct hub *hub, struct events *event
 	return 0;
 }
 
+/* One that can be detached now, if there is one such that nobody would be waited for. */
+static struct guest_entry *find_ready(const struct registry *reg)
+{
+	struct guest_entry *used = NULL;
+
+	for (struct guest_entry *g = reg->guests; g; g = g->next) {
+		if (g->state == ENTRY_READY && !g->users)
+			return g;
+		if (g->state == ENTRY_READY && !used)
+			used = g;
+	}
+	return used;
+}
+
 /* The name of a guest that can be detached now; waits while there are only others. */
 static bool next_to_close(struct registry *reg, char name_ret[NAME_MAX_BYTES + 1])
 {
@@ -47,8 +61,7 @@ static bool next_to_close(struct registry *reg, char name_ret[NAME_MAX_BYTES + 1
 	pthread_mutex_lock(&reg->lock);
 	reg->closing = true;
 	while (reg->guests) {
-		for (g = reg->guests; g && g->state != ENTRY_READY; g = g->next)
-			;
+		g = find_ready(reg);
 		if (g) {
 			memcpy(name_ret, g->name, sizeof(g->name));
 			break;

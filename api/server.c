@@ -40,6 +40,7 @@
 #define CONNECTION_MEMORY (64u * 1024)
 #define MAX_DISCARD       (8ul * REQUEST_MAX_BODY) /* of a body that is too large, to be able to answer */
 #define STOP_GRACE_NS     (2 * NSEC_PER_SEC)
+#define DRAIN_NS          NSEC_PER_SEC
 
 struct listener {
 	struct server *srv;
@@ -517,12 +518,13 @@ unsigned server_destroy(struct server *srv)
 		fds[i] = MHD_quiesce_daemon(srv->listen[i].daemon);
 	atomic_store(&srv->stopping, true);
 	events_add(srv->events, "daemon_stopping", json_object());
-	work_drain(srv->work);
+	/* what is nearly done may be; guests do not wait to be put back for one that takes long to attach */
+	(void)work_drain(srv->work, DRAIN_NS);
 	/* stopping a trace lets its streams read the rest and end by themselves */
 	n_failed = registry_close(srv->registry);
 	watch_destroy(srv->watch);
 	hub_end(srv->hub);
-	work_drain(srv->work);
+	(void)work_drain(srv->work, WORK_FOREVER);
 	wait_for_requests(srv);
 	for (size_t i = 0; i < srv->n_listen; i++) {
 		MHD_stop_daemon(srv->listen[i].daemon);

@@ -2,6 +2,8 @@
 /* Worker threads. See work.h. */
 #include "api/work.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -127,12 +129,25 @@ int work_submit(struct work *w, void (*fn)(void *arg), void *arg)
 	return 0;
 }
 
-void work_drain(struct work *w)
+bool work_drain(struct work *w, u64 ns)
 {
+	struct timespec until;
+	bool idle;
+	int r = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(ns / NSEC_PER_SEC);
+	until.tv_nsec += (long)(ns % NSEC_PER_SEC);
+	if (until.tv_nsec >= (long)NSEC_PER_SEC) {
+		until.tv_nsec -= (long)NSEC_PER_SEC;
+		until.tv_sec++;
+	}
 	pthread_mutex_lock(&w->lock);
-	while (w->n_queued || w->n_idle != w->n_threads)
-		pthread_cond_wait(&w->less, &w->lock);
+	while ((w->n_queued || w->n_idle != w->n_threads) && r != ETIMEDOUT)
+		r = pthread_cond_timedwait(&w->less, &w->lock, &until);
+	idle = !w->n_queued && w->n_idle == w->n_threads;
 	pthread_mutex_unlock(&w->lock);
+	return idle;
 }
 
 void work_destroy(struct work *w)

@@ -20,8 +20,10 @@ must_check int work_create(unsigned max_threads, struct work **ret, struct err *
 /** work_destroy - run what is queued, wait for all of it, free; NULL is fine */
 void work_destroy(struct work *w);
 
-/** work_drain - wait until no job is queued or running. Context: not from a job. */
-void work_drain(struct work *w);
+#define WORK_FOREVER UINT64_MAX
+
+/** work_drain - wait at most so long until no job is queued or running; false: one is. Context: not from a job. */
+bool work_drain(struct work *w, u64 ns);
 
 /**
  * work_submit - run @fn(@arg) on a worker

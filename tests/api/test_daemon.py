@@ -185,6 +185,21 @@ class Signals(TestCase):
             self.assertIn("guest fake-gate: detached", d.log())
             c.close()
 
+    def test_a_slow_attach_keeps_no_other_guest(self):
+        """Guests are put back while one is still being attached, however long that takes."""
+        with Daemon() as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            d.attach("fake")
+            slow = pool.submit(d.request, "POST", "/v1/guests", {"target": "qemu:/fake-gate"})
+            d.until_it_waits()
+            d.process.terminate()
+            until("the other is detached", lambda: "guest g: detached" in d.log())
+            self.assertIsNone(d.process.poll())
+            d.open_gate()
+            self.assertEqual(slow.result().status, 201)
+            p, d.process = d.process, None
+            self.assertEqual(p.wait(30), 0)
+            self.assertIn("guest fake-gate: detached", d.log())
+
 
 if __name__ == "__main__":
     unittest.main()

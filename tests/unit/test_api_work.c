@@ -47,9 +47,9 @@ static void all_jobs_run(void **state)
 	assert_int_equal(work_create(4, &w, NULL), 0);
 	for (int i = 0; i < 1000; i++)
 		assert_int_equal(work_submit(w, count, &n), 0);
-	work_drain(w);
+	assert_true(work_drain(w, WORK_FOREVER));
 	assert_int_equal(n, 1000);
-	work_drain(w); /* of nothing is fine */
+	assert_true(work_drain(w, 0)); /* of nothing is fine */
 	work_destroy(w);
 }
 
@@ -64,10 +64,11 @@ static void at_most_so_many_at_a_time(void **state)
 	pthread_mutex_lock(&s.lock);
 	while (s.running < 3) /* and so many there are: none waits for another that is busy */
 		pthread_cond_wait(&s.change, &s.lock);
+	assert_false(work_drain(w, 1000)); /* and it does not wait for ever */
 	s.open = 1;
 	pthread_cond_broadcast(&s.change);
 	pthread_mutex_unlock(&s.lock);
-	work_drain(w);
+	assert_true(work_drain(w, WORK_FOREVER));
 	assert_int_equal(s.n_done, 10);
 	assert_int_equal(s.most, 3);
 	work_destroy(w);
