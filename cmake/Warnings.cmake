@@ -39,11 +39,14 @@ function(hvf_library name)
 	target_link_libraries(${name} PUBLIC hvf_flags)
 endfunction()
 
-# hvf_unit_test(name LIBS lib... [SRCS src...]): tests/unit/<name>.c with cmocka, label "unit".
+# hvf_unit_test(name LIBS lib... [SRCS src...] [WRAP fn...]): tests/unit/<name>.c with cmocka, label "unit". For
+# each fn that is wrapped the test's own __wrap_fn() is called.
 function(hvf_unit_test name)
-	cmake_parse_arguments(T "" "" "LIBS;SRCS" ${ARGN})
+	cmake_parse_arguments(T "" "" "LIBS;SRCS;WRAP" ${ARGN})
 	add_executable(${name} ${CMAKE_SOURCE_DIR}/tests/unit/${name}.c ${T_SRCS})
 	target_link_libraries(${name} PRIVATE hvf_flags ${T_LIBS} cmocka)
+	list(TRANSFORM T_WRAP PREPEND -Wl,--wrap=)
+	target_link_options(${name} PRIVATE ${T_WRAP})
 	add_test(NAME ${name} COMMAND ${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests)
 	set_tests_properties(${name} PROPERTIES LABELS unit TIMEOUT 60)
 endfunction()

@@ -9,6 +9,10 @@
 #define LIVE_SAMPLES  20
 #define LIVE_POLL_NS  (10 * NSEC_PER_MSEC)
 #define CR4_PAE       0x20
+#define CR4_LA57      (1u << 12)
+#define CR4_VMXE      (1u << 13)
+#define EFER_LMA      (1u << 10)
+#define EFER_SVME     (1u << 12)
 #define KPTI_USER_BIT 0x1000ull /* v6.1 arch/x86/include/asm/pgtable.h PTI_PGTABLE_SWITCH_BIT */
 
 /* struct sym_mem over a vm */
@@ -33,52 +37,101 @@ static bool mem_next_populated(void *arg, gpa_t from, gpa_t *start_ret, u64 *len
 	return vm_next_populated(vm, from, start_ret, len_ret);
 }
 
+/* What one look at the vCPUs says of a kernel. */
+enum sign {
+	SIGN_LIVE, /* a vCPU runs on its page tables, or there is nobody to ask */
+	SIGN_OTHER, /* one runs on those of another kernel, or on none */
+	SIGN_UNTOLD, /* where they are may be in a guest of the guest's own */
+};
+
+static void use_table(struct vm *vm, const struct vm_regs *r, u64 cr3)
+{
+	vm_set_root(vm, gpa(cr3 & 0x000ffffffffff000ull), r->cr4 & CR4_LA57 ? 5 : 4);
+}
+
 /* Does this table map the candidate's text to where the candidate lies? */
-static bool root_maps(struct vm *vm, u64 cr3, u64 cr4, const struct kernel_location *loc)
+static bool root_maps(struct vm *vm, const struct vm_regs *r, u64 cr3,
+		      const struct kernel_location *loc)
 {
 	struct vm_mapping m;
 
-	vm_set_root(vm, gpa(cr3 & 0x000ffffffffff000ull), cr4 & (1u << 12) ? 5 : 4);
+	use_table(vm, r, cr3);
 	return !vm_walk(vm, loc->text, &m, NULL) && m.gpa.v == loc->image.v;
+}
+
+/*
+ * A vCPU that runs a nested guest has that guest's registers, and a CR3 that is an address in that guest's memory. It
+ * has one of these bits set then, without which there is no nested guest (Intel SDM vol. 3C, 23.8; AMD APM vol. 2,
+ * 15.5.1); so has one that only could run a nested guest.
+ */
+static bool may_be_nested(const struct vm_regs *r)
+{
+	return (r->cr4 & CR4_VMXE) || (r->efer & EFER_SVME);
+}
+
+/* Is what it executes where its own table says? Of an address in another guest's memory that would be chance. */
+static bool table_is_its_own(struct vm *vm, const struct vm_regs *r)
+{
+	struct vm_mapping m;
+
+	use_table(vm, r, r->cr3);
+	return (r->efer & EFER_LMA) && !vm_walk(vm, gva(r->rip), &m, NULL);
 }
 
 /*
  * The last word on a candidate: a vCPU's own page table. A vCPU in user mode under KPTI has a table
  * without kernel text; the kernel's is its neighbour.
  */
-static bool confirm(void *arg, const struct kernel_location *loc)
+static enum sign look(struct vm *vm, const struct kernel_location *loc)
 {
-	struct vm *vm = arg;
-	bool any = false;
+	bool other = false, untold = false;
 
 	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
 		struct vm_regs r;
 
 		if (vm_vcpu_regs(vm, i, &r, NULL))
 			continue;
-		any = true;
-		if (root_maps(vm, r.cr3, r.cr4, loc) ||
-		    root_maps(vm, r.cr3 & ~KPTI_USER_BIT, r.cr4, loc))
-			return true;
+		if (root_maps(vm, &r, r.cr3, loc) || root_maps(vm, &r, r.cr3 & ~KPTI_USER_BIT, loc))
+			return SIGN_LIVE;
+		if (!may_be_nested(&r) || table_is_its_own(vm, &r))
+			other = true;
+		else
+			untold = true;
 	}
-	return !any; /* nobody to ask: the candidate's own consistency has to do */
+	/* nobody to ask: the candidate's own consistency has to do */
+	return other ? SIGN_OTHER : untold ? SIGN_UNTOLD : SIGN_LIVE;
+}
+
+/* Of a candidate: it is taken only if a vCPU runs on it, for which a nested guest is given some time to be left. */
+static bool confirm(void *arg, const struct kernel_location *loc)
+{
+	enum sign sign = look(arg, loc);
+
+	for (int i = 1; sign == SIGN_UNTOLD && i < LIVE_SAMPLES; i++) {
+		guest_sleep_ns(LIVE_POLL_NS);
+		sign = look(arg, loc);
+	}
+	return sign == SIGN_LIVE;
 }
 
 /*
  * Does some vCPU run on our kernel's page tables? What a reboot leaves in RAM may look alive for long.
  * One sample proves life but not death: the process whose table it named may end before we walk it.
+ * And that all of them were in nested guests proves neither.
  */
 bool guest_kernel_is_live(struct guest *g)
 {
 	const struct kernel_location *loc = kernel_location(g->k);
-	bool live = confirm(g->vm, loc);
+	enum sign sign = look(g->vm, loc);
+	bool other = sign == SIGN_OTHER;
 
-	for (int i = 1; !live && i < LIVE_SAMPLES; i++) {
+	for (int i = 1; sign != SIGN_LIVE && i < LIVE_SAMPLES; i++) {
 		guest_sleep_ns(LIVE_POLL_NS);
-		live = confirm(g->vm, loc);
+		sign = look(g->vm, loc);
+		other |= sign == SIGN_OTHER;
 	}
 	vm_set_root(g->vm, loc->root, loc->levels);
-	return live;
+	return sign == SIGN_LIVE || !other;
 }
 
 /* No kernel was found: is it since there is none yet? */

@@ -84,7 +84,11 @@ must_check int guest_pause(struct guest *g, struct err *err);
  */
 must_check int guest_find_kernel(struct guest *g, struct err *err);
 
-/** guest_kernel_is_live - does a vCPU run on the page tables of g->k? Looks for up to 200 ms. */
+/**
+ * guest_kernel_is_live - does a vCPU run on the page tables of g->k? Looks for up to 200 ms.
+ *
+ * Return: false when none does and there is proof; true also while all are in nested guests, of which nothing is seen.
+ */
 bool guest_kernel_is_live(struct guest *g);
 
 /** guest_read - vm_read() under a short name: @addr is a guest virtual address */

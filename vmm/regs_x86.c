@@ -59,6 +59,7 @@ bool regs_parse_hmp(const char *text, struct vm_regs *ret)
 
 	if (!hex_field(text, "RIP=", "EIP=", &r.rip) || !hex_field(text, "RSP=", "ESP=", &r.rsp) ||
 	    !hex_field(text, "CR3=", NULL, &r.cr3) || !hex_field(text, "CR4=", NULL, &r.cr4) ||
+	    !hex_field(text, "EFER=", NULL, &r.efer) ||
 	    !hex_field(text, "IDT=", NULL, &r.idt_base) || !hex_field(text, "CPL=", NULL, &cpl) ||
 	    !hex_field(text, "HLT=", NULL, &hlt))
 		return false;

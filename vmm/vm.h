@@ -67,9 +67,12 @@ struct vm_text {
 	u8 bytes[16];
 };
 
-/* Registers of a vCPU that say where it is; a sample, taken without a stop window. */
+/*
+ * Registers of a vCPU that say where it is; a sample, taken without a stop window. While it runs a nested guest they
+ * are that guest's.
+ */
 struct vm_regs {
-	u64 rip, rsp, cr3, cr4, idt_base, gs_base;
+	u64 rip, rsp, cr3, cr4, efer, idt_base, gs_base;
 	bool user_mode; /* CPL 3 */
 	bool halted;
 };

@@ -126,6 +126,7 @@ static void hmp_registers(void **state)
 	assert_int_equal(r.rsp, 0xff54c23080083e10);
 	assert_int_equal(r.cr3, 0x2778000);
 	assert_int_equal(r.cr4, 0x751eb0);
+	assert_int_equal(r.efer, 0xd01);
 	assert_int_equal(r.idt_base, 0xfffffe0000000000);
 	assert_int_equal(r.gs_base, 0xff1392c71f200000);
 	assert_false(r.user_mode);
