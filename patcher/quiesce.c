@@ -191,18 +191,22 @@ static void drop_cleared(struct scan *s)
 }
 
 /* All vCPUs have run for a while, or slept, since now. */
-static bool wait_progress(struct guest *g, u64 deadline)
+static int wait_progress(struct scan *s, u64 deadline, struct err *err)
 {
+	struct vm *vm = s->g->vm;
 	struct vm_progress p;
+	int rc = vm_progress(vm, &p, err);
 
-	if (vm_progress(g->vm, &p, NULL))
-		return false;
-	while (!vm_progressed(g->vm, &p, RUN_NS) || vm_state(g->vm) != VM_RUNNING) {
+	while (!rc && (!vm_progressed(vm, &p, RUN_NS) || vm_state(vm) != VM_RUNNING)) {
 		if (monotonic_ns() > deadline)
-			return false;
-		guest_sleep_ns(POLL_NS);
+			rc = err_set(
+				err, -EBUSY, ERR_GUEST_BUSY, s->lo,
+				"a vCPU of the guest has not run since its call sites were put back");
+		else
+			guest_sleep_ns(POLL_NS);
 	}
-	return true;
+	vm_progress_deinit(&p);
+	return rc;
 }
 
 /* Called functions have returned, each at some time: those called later are not of those looked for. */
@@ -234,11 +238,9 @@ static int quiesce(struct scan *s, u64 deadline, struct err *err)
 		return rc;
 	s->thread_bytes =
 		kernel_sym(s->g->k, "kasan_report", &kasan) ? THREAD_BYTES : 2 * THREAD_BYTES;
-	if (!wait_progress(s->g, deadline))
-		return err_set(
-			err, -EBUSY, ERR_GUEST_BUSY, s->lo,
-			"a vCPU of the guest has not run since its call sites were put back");
-	rc = vm_progress(s->g->vm, &s->found, err);
+	rc = wait_progress(s, deadline, err);
+	if (!rc)
+		rc = vm_progress(s->g->vm, &s->found, err);
 	if (!rc)
 		rc = tasks_for_each(s->g, add_suspect, s, err);
 	if (rc)
@@ -269,6 +271,7 @@ int quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *e
 	s->lo = lo;
 	s->hi = hi;
 	rc = quiesce(s, monotonic_ns() + timeout_ns, err);
+	vm_progress_deinit(&s->found);
 	free(s->suspect);
 	return rc;
 }

@@ -7,6 +7,7 @@
 #include "vmm/proc.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
@@ -14,15 +15,15 @@ int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
 	_cleanup_threads_ struct vm_threads t = { 0 };
 	int rc;
 
-	ret->n = 0;
-	ret->at_ns = monotonic_ns();
+	*ret = (struct vm_progress){ .at_ns = monotonic_ns() };
 	if (!vm_alive(vm))
 		return vm_gone(vm, err);
 	rc = vm->ops->threads(vm, &t, err);
 	if (rc < 0)
 		return rc;
-	if (t.n > ARRAY_SIZE(ret->vcpu))
-		return err_set(err, -E2BIG, ERR_NONE, 0, "%zu threads are more than can be watched",
+	ret->vcpu = calloc(t.n + 1, sizeof(*ret->vcpu));
+	if (!ret->vcpu)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to watch %zu threads",
 			       t.n);
 	ret->vcpus_per_thread = t.n && vm->n_vcpus > t.n ? (u32)((vm->n_vcpus + t.n - 1) / t.n) : 1;
 	for (size_t i = 0; i < t.n; i++) {
@@ -31,14 +32,23 @@ int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
 		rc = proc_run_ns(vm->pid, t.tid[i], &ns);
 		if (rc == -ESRCH)
 			continue; /* a thread that ended has left where it was */
-		if (rc < 0)
+		if (rc < 0) {
+			vm_progress_deinit(ret);
 			return err_set(err, rc, ERR_IO, 0, "cannot read schedstat of thread %d: %s",
 				       (int)t.tid[i], strerror(-rc));
+		}
 		ret->vcpu[ret->n].tid = t.tid[i];
 		ret->vcpu[ret->n].run_ns = ns;
 		ret->n++;
 	}
 	return 0;
+}
+
+void vm_progress_deinit(struct vm_progress *p)
+{
+	free(p->vcpu);
+	p->vcpu = NULL;
+	p->n = 0;
 }
 
 /*
@@ -72,7 +82,7 @@ bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns)
 		return true;
 	if (since->vcpus_per_thread > 1)
 		ns = (ns + TURN_NS) * since->vcpus_per_thread;
-	for (u32 i = 0; i < since->n && i < ARRAY_SIZE(since->vcpu); i++) {
+	for (u32 i = 0; i < since->n; i++) {
 		if (!thread_progressed(vm, since->vcpu[i].tid, since->vcpu[i].run_ns, ns,
 				       may_sleep))
 			return false;

@@ -264,13 +264,14 @@ struct vm_progress {
 	u32 n;
 	u32 vcpus_per_thread; /* QEMU may run all vCPUs in one, taking turns */
 	u64 at_ns; /* CLOCK_MONOTONIC */
-	struct {
+	struct vm_run {
 		pid_t tid;
 		u64 run_ns;
-	} vcpu[512];
+	} * vcpu; /* or any thread of a VMM whose vCPUs cannot be told apart, of which there may be thousands */
 };
 must_check int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err);
 bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns);
+void vm_progress_deinit(struct vm_progress *p); /* also of one that is all zeros */
 
 /**
  * vm_view_create - a range of guest virtual memory translated once, for reading rings quickly

@@ -371,6 +371,7 @@ static void signals(struct vm *vm)
 		}
 		CHECK(now.signals == sent, "signal %llu did not arrive", (unsigned long long)sent);
 	}
+	vm_progress_deinit(&p);
 	wait_loops(vm, 3);
 }
 
@@ -385,6 +386,7 @@ static void progress(struct vm *vm)
 	while (!vm_progressed(vm, &p, NSEC_PER_MSEC) && ms++ < WAIT_MS)
 		usleep(1000);
 	CHECK(ms < WAIT_MS, "no progress");
+	vm_progress_deinit(&p);
 }
 
 static void no_time(struct vm *vm)
