@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "vmm/proc.h"
 #include "vmm/regs_x86.h"
 
 #include <errno.h>
@@ -94,8 +95,30 @@ static bool known(const struct ptrace_window *w, pid_t tid)
 	return false;
 }
 
+/*
+ * The number of a thread that ended may be somebody else's by now; one that is seized stays what it is. What turns out
+ * to be none of the VMM's was only seized, not stopped, and is let go when this thread ends after the failure.
+ */
+static int check_seized(struct ptrace_window *w, pid_t tid)
+{
+	char state;
+	u64 start;
+	int rc = proc_stat(w->pid, tid, &state, &start);
+
+	if (!rc || (rc == -ESRCH && w->only))
+		return rc;
+	if (rc == -ESRCH)
+		return err_set(&w->err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
+			       "thread %d of process %d ended when it was to be stopped", (int)tid,
+			       (int)w->pid);
+	return err_set(&w->err, rc, ERR_IO, 0, "cannot look at thread %d of process %d: %s",
+		       (int)tid, (int)w->pid, strerror(-rc));
+}
+
 static int seize(struct ptrace_window *w, pid_t tid)
 {
+	int rc;
+
 	if (w->n == w->cap) {
 		size_t want = w->cap ? w->cap * 2 : 32;
 		void *p = reallocarray(w->tracee, want, sizeof(*w->tracee));
@@ -113,8 +136,10 @@ static int seize(struct ptrace_window *w, pid_t tid)
 			       "cannot stop thread %d of process %d (does a debugger hold it?): %s",
 			       (int)tid, (int)w->pid, strerror(errno));
 	}
-	w->tracee[w->n++] = (struct tracee){ .tid = tid };
-	return 0;
+	rc = check_seized(w, tid);
+	if (!rc)
+		w->tracee[w->n++] = (struct tracee){ .tid = tid };
+	return rc;
 }
 
 /* Looks at one thread that was told to stop: true when nothing is left to wait for. */
