@@ -136,6 +136,7 @@ int guest_check_alive(struct guest *g, struct err *err)
 		left_note_at_end(g);
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
 	}
+	vm_check_ram(g->vm);
 	same = guest_same_kernel(g);
 	if (same && !g->restored && remains_agent_stays(g))
 		return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * RAM that came after the attach: memory that was plugged in. It is asked for when the guest's page tables lead
- * to where we know of none.
+ * to where we know of none, and when memory that we know is no memory of the VMM's any more.
  */
 #define LOG_PREFIX "vmm"
 #include "vmm/vm_ops.h"
@@ -26,7 +26,7 @@ struct old_ram {
 static bool same_region(const struct ram_region *a, const struct ram_region *b)
 {
 	return a->ram.base.v == b->ram.base.v && a->ram.len_bytes == b->ram.len_bytes &&
-	       a->hva == b->hva;
+	       a->hva == b->hva && a->inode == b->inode;
 }
 
 static void let_go(struct ram_region *r)
@@ -113,7 +113,7 @@ bool vm_more_ram(struct vm *vm)
 	if (!rc)
 		rc = vm_mem_open(vm, &err);
 	if (rc || !fits(vm, old)) {
-		log_warn("%s: cannot look for RAM that was plugged in: %s", vm->target,
+		log_warn("%s: cannot look for RAM that was plugged in or out: %s", vm->target,
 			 rc ? err.msg : "too many regions came and went");
 		vm_mem_close(vm);
 		memcpy(vm->ram, old->region, sizeof(old->region));
@@ -124,6 +124,18 @@ bool vm_more_ram(struct vm *vm)
 	if (other)
 		log_info("%s: RAM was plugged in or out; %zu regions now", vm->target, vm->n_ram);
 	return other;
+}
+
+void vm_check_ram(struct vm *vm)
+{
+	u64 now = monotonic_ns();
+
+	if (!vm->ops->list_ram || vm->window_open || vm->has_spare ||
+	    (vm->ram_checked_ns && now - vm->ram_checked_ns < AGAIN_NS))
+		return;
+	vm->ram_checked_ns = now;
+	if (!vm_mem_is_there(vm))
+		vm_more_ram(vm);
 }
 
 void vm_more_ram_close(struct vm *vm)

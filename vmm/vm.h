@@ -136,6 +136,14 @@ enum vm_end vm_end(struct vm *vm);
  */
 bool vm_more_ram(struct vm *vm);
 
+/**
+ * vm_check_ram - is the RAM that we know still memory of the VMM? If not, as vm_more_ram()
+ *
+ * The host address of what was plugged out may be anything of the VMM's by now, and must not be taken for the guest's.
+ * Looks at /proc/PID/maps, at most once a second. Context: no window open.
+ */
+void vm_check_ram(struct vm *vm);
+
 /** vm_ram_count - runs of RAM, with holes between them */
 size_t vm_ram_count(const struct vm *vm);
 /** vm_ram - run @i, below vm_ram_count() */

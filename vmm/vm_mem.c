@@ -153,10 +153,28 @@ static int open_region(struct vm *vm, struct ram_region *r, const struct proc_ma
 		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, r->ram.base.v,
 			       "guest RAM at 0x%llx is not writable memory of process %d",
 			       (unsigned long long)r->ram.base.v, (int)vm->pid);
+	r->inode = m->inode;
 	/* a private mapping of a file holds pages that the file does not */
 	if (one && m->shared)
 		open_shared(vm, r, m);
 	return 0;
+}
+
+bool vm_mem_is_there(const struct vm *vm)
+{
+	_cleanup_maps_ struct proc_maps maps = { 0 };
+
+	if (proc_maps_read(vm->pid, &maps))
+		return true;
+	for (size_t i = 0; i < vm->n_ram; i++) {
+		const struct ram_region *r = &vm->ram[i];
+		bool one;
+		const struct proc_map *m = covering(&maps, r->hva, r->ram.len_bytes, &one);
+
+		if (!m || m->inode != r->inode)
+			return false;
+	}
+	return true;
 }
 
 static int open_from(struct vm *vm, size_t first, struct err *err)

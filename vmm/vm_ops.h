@@ -22,6 +22,7 @@ struct vm_threads;
 struct ram_region {
 	struct vm_ram ram;
 	u64 hva; /* in the VMM's address space */
+	u64 inode; /* of what the VMM has mapped there; 0 for anonymous memory */
 	int fd; /* own description of a shared backend; -1 when anonymous or private */
 	u64 fd_off; /* of the region's start in @fd */
 	u8 *map; /* our mapping of a shared backend that cannot shrink; NULL else */
@@ -57,6 +58,7 @@ struct vm {
 		gone_ram[VM_MAX_RAM]; /* plugged out; open until the end, as views may lead there */
 	size_t n_gone_ram;
 	u64 ram_listed_ns; /* by vm_more_ram() */
+	u64 ram_checked_ns; /* by vm_check_ram() */
 	gpa_t root;
 	int levels; /* 0 before vm_set_root() */
 	struct vm_tlb tlb[VM_TLB_SLOTS];
@@ -153,6 +155,9 @@ const struct ram_region *vm_mem_find(const struct vm *vm, u64 addr);
 
 /** vm_mem_add - a region of RAM at host address @hva; sorts; -EINVAL on overlap, -E2BIG */
 int vm_mem_add(struct vm *vm, gpa_t base, u64 len, u64 hva, struct err *err);
+
+/** vm_mem_is_there - is each region still mapped as when it was opened? true, too, where that cannot be looked at */
+bool vm_mem_is_there(const struct vm *vm);
 
 /**
  * vm_mem_open - after all vm_mem_add(): check against /proc/PID/maps, open shared backends

@@ -27,19 +27,36 @@
 
 static u8 *ram; /* ours; the VMM's is at the same address */
 static pid_t vmm;
+static int orders[2], answers[2];
 
 static u8 pattern(u64 off)
 {
 	return (u8)(off * 7 + off / 4096);
 }
 
+/* What the VMM does when it is told to. */
+static void obey(char order)
+{
+	int fd;
+
+	if (order == 'f') {
+		fd = memfd_create("other", MFD_CLOEXEC);
+		if (fd < 0 || ftruncate(fd, RAM / 2) ||
+		    mmap(ram + RAM / 2, RAM / 2, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+			 0) == MAP_FAILED)
+			_exit(1);
+	} else if (munmap(ram + RAM / 4, RAM / 4)) {
+		_exit(1);
+	}
+	(void)!write(answers[1], "1", 1);
+}
+
 /* A "VMM": a child whose copy of @ram is another than ours from its first write on. */
 static void start_vmm(void)
 {
-	int ready[2];
 	char byte = 0;
 
-	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(orders, O_CLOEXEC) | pipe2(answers, O_CLOEXEC), 0);
 	ram = mmap(NULL, RAM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	assert_true(ram != MAP_FAILED);
 	for (u64 i = 0; i < RAM; i++)
@@ -49,13 +66,12 @@ static void start_vmm(void)
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (u64 i = 0; i < RAM; i += 4096)
 			((volatile u8 *)ram)[i] = pattern(i);
-		(void)!write(ready[1], "1", 1);
-		for (;;)
-			pause();
+		(void)!write(answers[1], "1", 1);
+		while (read(orders[0], &byte, 1) == 1)
+			obey(byte);
+		_exit(0);
 	}
-	assert_int_equal(read(ready[0], &byte, 1), 1);
-	close(ready[0]);
-	close(ready[1]);
+	assert_int_equal(read(answers[0], &byte, 1), 1);
 }
 
 static struct vm *attached(void)
@@ -159,6 +175,62 @@ static void everything_at_once(void **state)
 	detach(vm);
 }
 
+static u32 n_listed;
+
+/* What the VMM says once the second half of its RAM has been unplugged. */
+static int first_half(struct vm *vm, struct err *err)
+{
+	n_listed++;
+	return vm_mem_add(vm, gpa(BASE), RAM / 2, (u64)(uintptr_t)ram, err);
+}
+
+static int read_at(struct vm *vm, u64 off)
+{
+	u8 byte;
+
+	return vm_read_phys(vm, gpa(BASE + off), &byte, 1, NULL);
+}
+
+/* The VMM uses the addresses of RAM that was unplugged for something else: none of it is taken for the guest's. */
+static void what_was_unplugged_is_not_read(void **state)
+{
+	static const struct vm_ops ops = { .list_ram = first_half };
+	u8 *half = ram + RAM / 2;
+	struct vm *vm = attached();
+
+	(void)state;
+	vm->n_ram = 0;
+	vm->ops = &ops;
+	assert_int_equal(vm_mem_add(vm, gpa(BASE), RAM / 2, (u64)(uintptr_t)ram, NULL), 0);
+	assert_int_equal(vm_mem_add(vm, gpa(BASE + RAM / 2), RAM / 2, (u64)(uintptr_t)half, NULL),
+			 0);
+	assert_int_equal(vm_mem_open(vm, NULL), 0);
+	vm_check_ram(vm);
+	assert_int_equal(n_listed, 0);
+	assert_int_equal(read_at(vm, RAM / 2), 0);
+
+	assert_int_equal(write(orders[1], "f", 1), 1); /* a file of the VMM's is there instead */
+	assert_int_equal(read(answers[0], &(char){ 0 }, 1), 1);
+	assert_int_equal(read_at(vm, RAM / 2), 0); /* nobody has looked yet */
+	vm_check_ram(vm); /* nor now: it was looked at just before */
+	assert_int_equal(n_listed, 0);
+	vm->ram_checked_ns = 0;
+	vm_check_ram(vm);
+	assert_int_equal(n_listed, 1);
+	assert_int_equal(vm_ram_count(vm), 1);
+	assert_int_equal(read_at(vm, RAM / 2), -EFAULT);
+	assert_int_equal(read_at(vm, RAM / 2 - 1), 0);
+	vm->ram_checked_ns = vm->ram_listed_ns = 0;
+	vm_check_ram(vm);
+	assert_int_equal(n_listed, 1); /* all of it is there */
+
+	assert_int_equal(write(orders[1], "u", 1),
+			 1); /* and nothing, from the middle of the rest on */
+	assert_int_equal(read(answers[0], &(char){ 0 }, 1), 1);
+	assert_false(vm_mem_is_there(vm));
+	detach(vm);
+}
+
 static void of_a_process_that_ended(void **state)
 {
 	struct vm_phys_text t[2] = { piece(100, 5, 1), piece(200, 5, 2) };
@@ -176,6 +248,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(every_byte_between_is_left),
 		cmocka_unit_test(everything_at_once),
+		cmocka_unit_test(what_was_unplugged_is_not_read),
 		cmocka_unit_test(of_a_process_that_ended),
 	};
 
