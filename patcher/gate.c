@@ -415,12 +415,28 @@ static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 	}
 }
 
+/* A call that was given up may come to its end yet: it has the mailbox until then. */
+static int check_free(struct gate *gate, struct err *err)
+{
+	struct mailbox box;
+	int rc = box_read(gate, &box, err);
+
+	if (rc || box.state == MAILBOX_IDLE || box.state == MAILBOX_DONE)
+		return rc;
+	return err_set(err, -EBUSY, ERR_GUEST_GATE, box.fn,
+		       "the guest's function at 0x%llx, which was called before, has not returned",
+		       (unsigned long long)box.fn);
+}
+
 int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err)
 {
-	struct mailbox box = { .state = MAILBOX_IDLE, .fn = fn, .seq = ++gate->seq };
+	struct mailbox box = { .state = MAILBOX_IDLE, .fn = fn };
 	u32 state = MAILBOX_ARMED;
-	int rc;
+	int rc = check_free(gate, err);
 
+	if (rc)
+		return rc;
+	box.seq = ++gate->seq;
 	memcpy(box.args, args, sizeof(box.args));
 	/* not `inside`: tasks pass by and count themselves all the time */
 	rc = box_write(gate, 0, &box.state, sizeof(box.state), err);

@@ -28,7 +28,8 @@ must_check int gate_open(struct guest *g, struct gate **ret, struct err *err);
  * @ret: what it returned; may be NULL
  *
  * Waits up to 15 s for a task to come by, and as long as it takes (60 s) once it runs.
- * Return: 0; -ETIMEDOUT (guest.gate_timeout), the call was withdrawn; -ESRCH (vmm.gone).
+ * Return: 0; -ETIMEDOUT (guest.gate_timeout), the call was withdrawn, or may still run; -EBUSY (guest.gate_timeout)
+ * an earlier one may, and nothing was changed; -ESRCH (vmm.gone).
  */
 must_check int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err);
 
