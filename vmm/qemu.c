@@ -472,38 +472,20 @@ int qemu_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
 }
 
-/* QEMU's word that its guest runs; "cont" when a window of ours left it paused. */
-static int check_running(struct vm *vm, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	bool running = false;
-	int rc = query_running(vm, &running, err);
-
-	if (is_away(vm, rc, err)) {
-		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
-		return 0; /* the gdbstub has let it go */
-	}
-	if (rc < 0 || running)
-		return rc;
-	log_warn("%s: paused after a window; letting it go on", vm->target);
-	rc = qmp_command(priv->q, "cont", NULL, NULL, QEMU_QMP_NS, err);
-	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
-}
-
 int qemu_resume(struct vm *vm, struct err *err)
 {
 	struct qemu_priv *priv = vm->priv;
 	int rc;
-	int rc2;
 
 	if (priv->ptrace)
 		return ptrace_window_resume(priv->ptrace, err);
 	rc = tcg_window_resume(priv->tcg, err);
 	vm->window_end_ns = monotonic_ns();
-	rc2 = check_running(vm, rc < 0 ? NULL : err);
-	if (rc < 0)
-		return qmp_failed(vm, rc, err);
-	return rc2;
+	if (is_away(vm, rc, err)) {
+		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
+		return 0;
+	}
+	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
 }
 
 int qemu_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err)

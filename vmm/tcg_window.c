@@ -133,7 +133,10 @@ static int guest_runs(struct qmp *q, bool *paused_ret, struct err *err)
 	return rc;
 }
 
-/* After a window of ours: nothing but us can have paused the guest. */
+/*
+ * After a window that did not end as it should. What stands still for another reason than a pause (its memory has gone
+ * to another host, a disk has failed) is not ours to let go on.
+ */
 static int ensure_running(struct qmp *q, struct err *err)
 {
 	bool paused = false;
@@ -418,17 +421,22 @@ int tcg_window_resume(struct tcg_window *w, struct err *err)
 {
 	struct tcg_order o = { .op = TCG_RESUME, .timeout_ns = RESUME_NS };
 	struct tcg_answer a = { 0 };
+	bool silent;
 	int rc = order(w, &o, NULL, &a, err);
+	int rc2;
 
-	if (rc < 0)
-		return rc;
-	if (a.rc == -ESRCH)
-		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "QEMU %d closed its gdbstub",
-			       (int)w->pid);
-	if (a.rc < 0)
+	/* confirmed: QEMU has let it go; who stops it from here on has a reason of his own */
+	if (!rc && !a.rc)
+		return 0;
+	if (!rc && a.rc == -ESRCH)
+		rc = err_set(err, -ESRCH, ERR_VMM_GONE, 0, "QEMU %d closed its gdbstub",
+			     (int)w->pid);
+	silent = !rc;
+	if (silent)
 		log_warn("QEMU %d's gdbstub did not confirm the detach: %s", (int)w->pid,
 			 strerror(-a.rc));
-	return 0;
+	rc2 = ensure_running(w->q, silent ? err : NULL);
+	return silent ? rc2 : rc;
 }
 
 int tcg_window_write(struct tcg_window *w, const struct vm_phys_text *text, size_t n,
