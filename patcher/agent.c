@@ -8,6 +8,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "guest-agent/agent_abi.h"
+#include "patcher/callers.h"
 #include "patcher/gate.h"
 #include "patcher/graph.h"
 #include "patcher/interlock.h"
@@ -565,6 +566,10 @@ int agent_unload(struct guest *g, struct err *err)
 		return rc;
 	if (!s->alloc[JOURNAL_AGENT_TEXT] && !s->alloc[JOURNAL_AGENT_DATA])
 		return 0;
+	/* a snapshot of when more was armed than the journal has, or something that we lost */
+	rc = callers_let_go(g, err);
+	if (rc)
+		return rc;
 	if (spare_owns(s->alloc[JOURNAL_AGENT_TEXT]) || spare_owns(s->alloc[JOURNAL_AGENT_DATA])) {
 		rc = spare_unload(g, err);
 		if (!rc)

@@ -19,8 +19,7 @@ static int by_ip(const void *a, const void *b, void *arg)
 	return x < y ? -1 : x > y;
 }
 
-/* Bytes of every recorded site as they are now, in the order of kernel_sites(). */
-static int read_baseline(struct guest *g, u8 **bytes_ret, struct err *err)
+int baseline_read(struct guest *g, u8 **bytes_ret, struct err *err)
 {
 	const struct ftrace_site *sites = kernel_sites(g->k);
 	size_t n = kernel_site_count(g->k);
@@ -52,7 +51,7 @@ static int read_baseline(struct guest *g, u8 **bytes_ret, struct err *err)
 
 int baseline_take(struct guest *g, struct err *err)
 {
-	int rc = read_baseline(g, &g->baseline, err);
+	int rc = baseline_read(g, &g->baseline, err);
 
 	if (rc)
 		return rc;
@@ -121,7 +120,7 @@ bool baseline_verify(struct guest *g)
 	struct err err = { 0 };
 	bool good = true;
 
-	if (kernel_refresh(g->k, &err) || read_baseline(g, &now, &err)) {
+	if (kernel_refresh(g->k, &err) || baseline_read(g, &now, &err)) {
 		log_warn("%s: cannot verify: %s", g->target, err.msg);
 		return false;
 	}

@@ -11,6 +11,9 @@
 /** baseline_take - as they are now. Context: nothing of ours is armed. Return: 0; -ENOMEM; -ESRCH (vmm.gone). */
 must_check int baseline_take(struct guest *g, struct err *err);
 
+/** baseline_read - bytes of every recorded site as they are now, in the order of kernel_sites(); free() them */
+must_check int baseline_read(struct guest *g, u8 **bytes_ret, struct err *err);
+
 /**
  * baseline_refresh - kernel_refresh(), and the bytes of the sites that are new
  *

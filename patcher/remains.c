@@ -6,6 +6,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "patcher/agent.h"
+#include "patcher/callers.h"
 #include "patcher/frames.h"
 #include "patcher/interlock.h"
 #include "patcher/spare.h"
@@ -202,26 +203,10 @@ static bool find_agent(struct guest *g, struct found *ret)
 /* Its call sites, as they were armed. */
 static int note_sites(struct guest *g, const struct found *f, size_t *n_ret, struct err *err)
 {
-	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
-	_cleanup_free_ struct text_change *c = calloc(g->n_baseline + 1, sizeof(*c));
-	u64 caller = f->text + agent_blob_get()->ftrace_caller, target;
-	size_t n = 0;
+	_cleanup_free_ struct text_change *c = NULL;
+	int rc = callers_find(g, f->text, f->text + f->text_bytes, &c, n_ret, err);
 
-	if (!c)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites",
-			       g->n_baseline);
-	for (size_t i = 0; i < g->n_baseline; i++) {
-		if (!insn_call_target(g->baseline_ip[i], bytes_at(g, i), &target) ||
-		    target != caller)
-			continue;
-		c[n] = (struct text_change){ .addr = g->baseline_ip[i],
-					     .rec = kernel_sites(g->k)[i].rec,
-					     .len = MCOUNT_INSN_SIZE };
-		memcpy(c[n].old, nop, sizeof(nop));
-		memcpy(c[n++].new, bytes_at(g, i), MCOUNT_INSN_SIZE);
-	}
-	*n_ret = n;
-	return text_journal(g, c, n, JOURNAL_SITE, err);
+	return rc ? rc : text_journal(g, c, *n_ret, JOURNAL_SITE, err);
 }
 
 static int note_interlock(struct guest *g, const struct found *f, struct err *err)

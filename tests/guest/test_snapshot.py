@@ -139,5 +139,43 @@ def test_loaded_while_no_daemon_lives(flavour):
                 assert d.delete("/v1/guests/g")["restore"]["verified"]
 
 
+def test_taken_when_more_was_armed():
+    """One of a time when the very agent that the journal has was called from sites that it has no more."""
+    if not LONG:
+        raise Skip("loads several snapshots; HVF_LONG=1 asks for it")
+    with Guest("cloud-6.1", mem=256) as g:
+        state = g.dir / "state"
+        snapshots = Snapshots(g)
+        truth = sites = None
+        areas = None
+        for tag, later in (("none", None), ("less", ["vfs_open"])):
+            d = Daemon(state_dir=state).start()
+            if truth is None:
+                truth, sites = attach(g, d)
+                areas = lent(truth)
+            else:
+                d.attach(g, "g")
+            g.run("(while :; do sleep 0.3; done) > /dev/null & true")
+            t = d.trace("g", SLEEPERS, tracer="function_graph", mode="overwrite")["id"]
+            d.wait_trace(t, lambda x: x["records"] > 100)
+            snapshots.save(tag)
+            d.stop_trace(t)
+            if later:
+                d.trace("g", later)
+            d.kill9()
+            assert d.journals(), "nothing is outstanding: this test shows nothing"
+            snapshots.load(tag)
+            assert truth.changed(sites)[0], "the snapshot has no armed sites: this test shows nothing"
+            with Daemon(state_dir=state) as d:
+                wait_for("the journal is done", lambda d=d: not d.journals(), 60)
+                assert "though no journal told of them" in d.log(), d.log()
+                untouched(g, truth, sites, areas)
+                assert "mixload: ok" in g.run("mixload 2", 120)
+                d.attach(g, "g")
+                traces(d, "g")
+                assert d.delete("/v1/guests/g")["restore"]["verified"]
+            untouched(g, truth, sites, areas)
+
+
 if __name__ == "__main__":
     main()
