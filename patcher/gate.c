@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The gate. See gate.h and gate_x86.S. */
 #define LOG_PREFIX "gate"
-#include "patcher/gate.h"
+#include "patcher/gate_priv.h"
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -9,169 +9,22 @@
 #include "base/log.h"
 #include "patcher/interlock.h"
 #include "patcher/quiesce.h"
-#include "patcher/text.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern const u8 gate_start[], gate_end[], gate_fix_mailbox[], gate_fix_preempt[],
-	gate_fix_current[], gate_fix_ti_flags[], gate_fix_task_flags[], gate_rcu_start[],
-	gate_fix_rcu[], gate_rcu_end[];
-
-/* Lives in the guest; offsets as in gate_x86.S. */
-struct mailbox {
-	u32 state;
-	u32 inside; /* tasks between the gate's first and last instructions */
-	u64 fn;
-	u64 args[4];
-	u64 ret;
-	u64 seq;
-	u64 taken; /* gate sites that the interlock gave to the guest's own tracing */
-	u64 pad[7];
-};
-_Static_assert(sizeof(struct mailbox) == 128, "mailbox");
-_Static_assert(offsetof(struct mailbox, ret) == 48, "mailbox");
-
-enum mailbox_state {
-	MAILBOX_IDLE,
-	MAILBOX_ARMED,
-	MAILBOX_RUNNING,
-	MAILBOX_DONE
-};
 
 #define CALL_COME_BY_NS (15 * NSEC_PER_SEC)
 #define CALL_RUN_NS     (60 * NSEC_PER_SEC)
 #define CLOSE_NS        (10 * NSEC_PER_SEC)
 #define ARM_AGAIN_NS    NSEC_PER_SEC
 #define POLL_NS         (300000ull)
-#define GATE_MAX_BYTES  512u
-#define TEXT_MAX_BYTES  (1ull << 30) /* KERNEL_IMAGE_SIZE */
-#define LARGE_PAGE      (2ull << 20)
-
-struct gate {
-	struct guest *g;
-	u64 cave;
-	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX; the interlock's INTERLOCK_BYTES come last */
-	u64 mailbox;
-	u64 seq;
-	struct text_change *code;
-	size_t n_code;
-	struct text_change *sites;
-	size_t n_sites;
-};
 
 static void gate_free(struct gate *gate)
 {
 	free(gate->code);
 	free(gate->sites);
 	free(gate);
-}
-
-static void put32(u8 *code, const u8 *field, u32 v)
-{
-	memcpy(code + (field - gate_start), &v, sizeof(v));
-}
-
-static int unsupported(struct err *err, const char *what)
-{
-	return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0, "this kernel has no %s", what);
-}
-
-static int make_code(struct gate *gate, u8 *code, struct err *err)
-{
-	static const u8 nop9[] = { 0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0 };
-	struct kernel *k = gate->g->k;
-	size_t rcu_bytes = (size_t)(gate_rcu_end - gate_rcu_start);
-	u32 ti_flags, task_flags, rcu;
-	s32 preempt, current;
-
-	memset(code, 0xcc, gate->code_bytes);
-	memcpy(code, gate_start, (size_t)(gate_end - gate_start));
-	if (guest_percpu_gs(gate->g, "__preempt_count", "preempt_count", &preempt))
-		return unsupported(err, "__preempt_count");
-	if (guest_percpu_gs(gate->g, "current_task", "current_task", &current))
-		return unsupported(err, "current_task");
-	if (kernel_btf_offset(k, "task_struct", "thread_info.flags", &ti_flags) ||
-	    kernel_btf_offset(k, "task_struct", "flags", &task_flags))
-		return unsupported(err, "task_struct.flags");
-	memcpy(code + (gate_fix_mailbox - gate_start), &gate->mailbox, sizeof(gate->mailbox));
-	put32(code, gate_fix_preempt, (u32)preempt);
-	put32(code, gate_fix_current, (u32)current);
-	put32(code, gate_fix_ti_flags, ti_flags);
-	put32(code, gate_fix_task_flags, task_flags);
-	if (!kernel_btf_offset(k, "task_struct", "rcu_read_lock_nesting", &rcu)) {
-		put32(code, gate_fix_rcu, rcu);
-	} else { /* without CONFIG_PREEMPT_RCU preempt_count says it all; one long nop and a short one */
-		u8 *at = code + (gate_rcu_start - gate_start);
-
-		if (rcu_bytes < sizeof(nop9))
-			return unsupported(err, "room for a nop");
-		memset(at, 0x90, rcu_bytes);
-		memcpy(at, nop9, sizeof(nop9));
-	}
-	return 0;
-}
-
-static u64 interlock_addr(const struct gate *gate)
-{
-	return gate->cave + gate->code_bytes - INTERLOCK_BYTES;
-}
-
-static int make_interlock(struct gate *gate, u8 *code, struct err *err)
-{
-	const struct interlock_place p = { .code = interlock_addr(gate),
-					   .ours = gate->cave,
-					   .count = gate->mailbox +
-						    offsetof(struct mailbox, taken) };
-
-	return interlock_code(gate->g, &p, code + gate->code_bytes - INTERLOCK_BYTES, err);
-}
-
-/* Padding: @n equal bytes of 0x00 or 0xcc, executable. */
-static bool is_padding(struct guest *g, u64 addr, size_t n)
-{
-	u8 bytes[GATE_MAX_BYTES];
-	struct vm_mapping first, last;
-
-	if (vm_read(g->vm, gva(addr), bytes, n, NULL) || (bytes[0] != 0 && bytes[0] != 0xcc))
-		return false;
-	if (memcmp(bytes, bytes + 1, n - 1))
-		return false;
-	return !vm_walk(g->vm, gva(addr), &first, NULL) && first.executable &&
-	       !vm_walk(g->vm, gva(addr + n - 1), &last, NULL) && last.executable;
-}
-
-/* Does the padding that ends at @end hold the code? 16 bytes more in front stay: what precedes may be an
- * instruction that ends in int3 bytes. */
-static bool cave_before(struct gate *gate, u64 end)
-{
-	gate->cave = (end & ~15ull) - gate->code_bytes;
-	return is_padding(gate->g, gate->cave - 16, gate->code_bytes + 16);
-}
-
-/*
- * Where the code goes: after _etext in its page, or in the int3 run before it; or before a 2 MiB boundary, to
- * which entry text and its end are aligned (v6.1 arch/x86/kernel/vmlinux.lds.S ALIGN_ENTRY_TEXT_BEGIN).
- */
-static int find_cave(struct gate *gate, struct err *err)
-{
-	u64 text = kernel_location(gate->g->k)->text.v, etext, end;
-
-	if (kernel_sym(gate->g->k, "_etext", &etext) || etext < text ||
-	    etext - text > TEXT_MAX_BYTES)
-		return unsupported(err, "_etext");
-	gate->cave = (etext + 15) & ~15ull;
-	if (gate->cave + gate->code_bytes <= ((etext + PAGE_SIZE - 1) & PAGE_MASK) &&
-	    is_padding(gate->g, gate->cave, gate->code_bytes))
-		return 0;
-	for (end = etext; end > text; end = (end - 1) & ~(LARGE_PAGE - 1)) {
-		if (cave_before(gate, end))
-			return 0;
-	}
-	return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, etext,
-		       "no %u bytes of padding in kernel text (_etext 0x%llx)", gate->code_bytes,
-		       (unsigned long long)etext);
 }
 
 static int find_mailbox(struct gate *gate, struct err *err)
@@ -210,9 +63,7 @@ static int put_code(struct gate *gate, struct err *err)
 	u8 code[GATE_MAX_BYTES], old[GATE_MAX_BYTES];
 	int rc;
 
-	rc = make_code(gate, code, err);
-	if (!rc)
-		rc = make_interlock(gate, code, err);
+	rc = gate_make_code(gate, code, err);
 	if (rc)
 		return rc;
 	rc = guest_read(gate->g, gate->cave, old, gate->code_bytes, err);
@@ -321,10 +172,8 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 	if (!gate)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
 	gate->g = g;
-	gate->code_bytes =
-		((u32)(gate_end - gate_start) + JOURNAL_TEXT_MAX - 1) & ~(JOURNAL_TEXT_MAX - 1u);
-	gate->code_bytes += INTERLOCK_BYTES;
-	rc = gate->code_bytes > GATE_MAX_BYTES ? -E2BIG : find_cave(gate, err);
+	gate->code_bytes = gate_code_bytes();
+	rc = gate->code_bytes > GATE_MAX_BYTES ? -E2BIG : gate_find_cave(gate, err);
 	if (!rc)
 		rc = find_mailbox(gate, err);
 	if (!rc)
@@ -335,7 +184,7 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 	}
 	rc = put_code(gate, err);
 	if (!rc)
-		rc = interlock_in(g, interlock_addr(gate), err);
+		rc = interlock_in(g, gate_interlock_addr(gate), err);
 	if (!rc)
 		rc = put_sites(gate, err);
 	if (rc) {

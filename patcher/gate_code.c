@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+/* The gate's code for one kernel, and where it goes. See gate_priv.h and gate_x86.S. */
+#define LOG_PREFIX "gate"
+#include "patcher/gate_priv.h"
+
+#include "patcher/interlock.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define TEXT_MAX_BYTES (1ull << 30) /* KERNEL_IMAGE_SIZE */
+#define LARGE_PAGE     (2ull << 20)
+
+extern const u8 gate_start[], gate_end[], gate_fix_mailbox[], gate_fix_preempt[],
+	gate_fix_current[], gate_fix_ti_flags[], gate_fix_task_flags[], gate_rcu_start[],
+	gate_fix_rcu[], gate_rcu_end[];
+
+static void put32(u8 *code, const u8 *field, u32 v)
+{
+	memcpy(code + (field - gate_start), &v, sizeof(v));
+}
+
+static int unsupported(struct err *err, const char *what)
+{
+	return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0, "this kernel has no %s", what);
+}
+
+static int make_code(struct gate *gate, u8 *code, struct err *err)
+{
+	static const u8 nop9[] = { 0x66, 0x0f, 0x1f, 0x84, 0, 0, 0, 0, 0 };
+	struct kernel *k = gate->g->k;
+	size_t rcu_bytes = (size_t)(gate_rcu_end - gate_rcu_start);
+	u32 ti_flags, task_flags, rcu;
+	s32 preempt, current;
+
+	memset(code, 0xcc, gate->code_bytes);
+	memcpy(code, gate_start, (size_t)(gate_end - gate_start));
+	if (guest_percpu_gs(gate->g, "__preempt_count", "preempt_count", &preempt))
+		return unsupported(err, "__preempt_count");
+	if (guest_percpu_gs(gate->g, "current_task", "current_task", &current))
+		return unsupported(err, "current_task");
+	if (kernel_btf_offset(k, "task_struct", "thread_info.flags", &ti_flags) ||
+	    kernel_btf_offset(k, "task_struct", "flags", &task_flags))
+		return unsupported(err, "task_struct.flags");
+	memcpy(code + (gate_fix_mailbox - gate_start), &gate->mailbox, sizeof(gate->mailbox));
+	put32(code, gate_fix_preempt, (u32)preempt);
+	put32(code, gate_fix_current, (u32)current);
+	put32(code, gate_fix_ti_flags, ti_flags);
+	put32(code, gate_fix_task_flags, task_flags);
+	if (!kernel_btf_offset(k, "task_struct", "rcu_read_lock_nesting", &rcu)) {
+		put32(code, gate_fix_rcu, rcu);
+	} else { /* without CONFIG_PREEMPT_RCU preempt_count says it all; one long nop and a short one */
+		u8 *at = code + (gate_rcu_start - gate_start);
+
+		if (rcu_bytes < sizeof(nop9))
+			return unsupported(err, "room for a nop");
+		memset(at, 0x90, rcu_bytes);
+		memcpy(at, nop9, sizeof(nop9));
+	}
+	return 0;
+}
+
+u32 gate_code_bytes(void)
+{
+	u32 n = (u32)(gate_end - gate_start);
+
+	return ((n + JOURNAL_TEXT_MAX - 1) & ~(JOURNAL_TEXT_MAX - 1u)) + INTERLOCK_BYTES;
+}
+
+u64 gate_interlock_addr(const struct gate *gate)
+{
+	return gate->cave + gate->code_bytes - INTERLOCK_BYTES;
+}
+
+static int make_interlock(struct gate *gate, u8 *code, struct err *err)
+{
+	const struct interlock_place p = { .code = gate_interlock_addr(gate),
+					   .ours = gate->cave,
+					   .count = gate->mailbox +
+						    offsetof(struct mailbox, taken) };
+
+	return interlock_code(gate->g, &p, code + gate->code_bytes - INTERLOCK_BYTES, err);
+}
+
+int gate_make_code(struct gate *gate, u8 *code, struct err *err)
+{
+	int rc = make_code(gate, code, err);
+
+	return rc ? rc : make_interlock(gate, code, err);
+}
+
+/* Padding: @n equal bytes of 0x00 or 0xcc, executable. */
+static bool is_padding(struct guest *g, u64 addr, size_t n)
+{
+	u8 bytes[GATE_MAX_BYTES];
+	struct vm_mapping first, last;
+
+	if (vm_read(g->vm, gva(addr), bytes, n, NULL) || (bytes[0] != 0 && bytes[0] != 0xcc))
+		return false;
+	if (memcmp(bytes, bytes + 1, n - 1))
+		return false;
+	return !vm_walk(g->vm, gva(addr), &first, NULL) && first.executable &&
+	       !vm_walk(g->vm, gva(addr + n - 1), &last, NULL) && last.executable;
+}
+
+/* Does the padding that ends at @end hold the code? 16 bytes more in front stay: what precedes may be an
+ * instruction that ends in int3 bytes. */
+static bool cave_before(struct gate *gate, u64 end)
+{
+	gate->cave = (end & ~15ull) - gate->code_bytes;
+	return is_padding(gate->g, gate->cave - 16, gate->code_bytes + 16);
+}
+
+/*
+ * Where the code goes: after _etext in its page, or in the int3 run before it; or before a 2 MiB boundary, to
+ * which entry text and its end are aligned (v6.1 arch/x86/kernel/vmlinux.lds.S ALIGN_ENTRY_TEXT_BEGIN).
+ */
+int gate_find_cave(struct gate *gate, struct err *err)
+{
+	u64 text = kernel_location(gate->g->k)->text.v, etext, end;
+
+	if (kernel_sym(gate->g->k, "_etext", &etext) || etext < text ||
+	    etext - text > TEXT_MAX_BYTES)
+		return unsupported(err, "_etext");
+	gate->cave = (etext + 15) & ~15ull;
+	if (gate->cave + gate->code_bytes <= ((etext + PAGE_SIZE - 1) & PAGE_MASK) &&
+	    is_padding(gate->g, gate->cave, gate->code_bytes))
+		return 0;
+	for (end = etext; end > text; end = (end - 1) & ~(LARGE_PAGE - 1)) {
+		if (cave_before(gate, end))
+			return 0;
+	}
+	return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, etext,
+		       "no %u bytes of padding in kernel text (_etext 0x%llx)", gate->code_bytes,
+		       (unsigned long long)etext);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The inside of the gate, shared by gate.c and gate_code.c only. */
+#ifndef PATCHER_GATE_PRIV_H
+#define PATCHER_GATE_PRIV_H
+
+#include "patcher/gate.h"
+#include "patcher/text.h"
+
+#define GATE_MAX_BYTES 512u
+
+/* Lives in the guest; offsets as in gate_x86.S. */
+struct mailbox {
+	u32 state;
+	u32 inside; /* tasks between the gate's first and last instructions */
+	u64 fn;
+	u64 args[4];
+	u64 ret;
+	u64 seq;
+	u64 taken; /* gate sites that the interlock gave to the guest's own tracing */
+	u64 pad[7];
+};
+_Static_assert(sizeof(struct mailbox) == 128, "mailbox");
+_Static_assert(offsetof(struct mailbox, ret) == 48, "mailbox");
+
+enum mailbox_state {
+	MAILBOX_IDLE,
+	MAILBOX_ARMED,
+	MAILBOX_RUNNING,
+	MAILBOX_DONE
+};
+
+struct gate {
+	struct guest *g;
+	u64 cave;
+	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX; the interlock's INTERLOCK_BYTES come last */
+	u64 mailbox;
+	u64 seq;
+	struct text_change *code;
+	size_t n_code;
+	struct text_change *sites;
+	size_t n_sites;
+};
+
+/** gate_code_bytes - of the gate's code with its interlock: a multiple of JOURNAL_TEXT_MAX */
+u32 gate_code_bytes(void);
+
+/** gate_interlock_addr - where in the code at @gate->cave the interlock is */
+u64 gate_interlock_addr(const struct gate *gate);
+
+/**
+ * gate_make_code - the code for @gate->cave and @gate->mailbox, its interlock at the end
+ * @code: @gate->code_bytes
+ *
+ * Return: 0; -ENOTSUP (guest.unsupported).
+ */
+must_check int gate_make_code(struct gate *gate, u8 *code, struct err *err);
+
+/**
+ * gate_find_cave - padding that the code goes into, as @gate->cave
+ *
+ * Return: 0; -ENOSPC (guest.no_room); -ENOTSUP.
+ */
+must_check int gate_find_cave(struct gate *gate, struct err *err);
+
+#endif
