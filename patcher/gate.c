@@ -13,12 +13,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define CALL_COME_BY_NS (15 * NSEC_PER_SEC)
 #define CALL_RUN_NS     (60 * NSEC_PER_SEC)
 #define CLOSE_NS        (10 * NSEC_PER_SEC)
 #define ARM_AGAIN_NS    NSEC_PER_SEC
 #define POLL_NS         (300000ull)
+#define CALLS_MAX       64u /* of one gate; there are ten at most */
 
 static void gate_free(struct gate *gate)
 {
@@ -159,6 +161,16 @@ static int put_sites(struct gate *gate, struct err *err)
 	return rc;
 }
 
+/* Calls are numbered from here on: a number says which gate it was, too. */
+static u64 first_seq(void)
+{
+	u64 seq;
+
+	if (getrandom(&seq, sizeof(seq), 0) != (ssize_t)sizeof(seq))
+		seq = monotonic_ns();
+	return seq >> 1 | 1ull << 32; /* far from 0, which is no call's, and from the end */
+}
+
 int gate_open(struct guest *g, struct gate **ret, struct err *err)
 {
 	struct err undo = { 0 };
@@ -172,6 +184,7 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 	if (!gate)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
 	gate->g = g;
+	gate->seq = first_seq();
 	gate->code_bytes = gate_code_bytes();
 	rc = gate->code_bytes > GATE_MAX_BYTES ? -E2BIG : gate_find_cave(gate, err);
 	if (!rc)
@@ -342,6 +355,21 @@ static int wait_outside(struct gate *gate, struct err *err)
 		guest_sleep_ns(POLL_NS);
 	}
 	return quiesce_range(gate->g, gate->cave, gate->cave + gate->code_bytes, CLOSE_NS, err);
+}
+
+bool gate_is_journalled(struct guest *g)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	struct gate gate = { .g = g, .mailbox = s->mailbox };
+	u64 least = s->pending_seq - (s->pending ? 1 : 0); /* noted, and then not come to */
+	struct mailbox box;
+
+	if (!s->mailbox || !s->pending_seq || box_read(&gate, &box, NULL) ||
+	    box.seq - least >= CALLS_MAX)
+		return false;
+	/* the one before had ended when this one was noted */
+	return box.seq >= s->pending_seq ||
+	       (box.state != MAILBOX_ARMED && box.state != MAILBOX_RUNNING);
 }
 
 /* A borrowed call whose result is not in the journal yet: let it end, keep what it gave. */

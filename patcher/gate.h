@@ -37,6 +37,14 @@ must_check int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret,
 u64 gate_next_seq(const struct gate *gate);
 
 /**
+ * gate_is_journalled - is the mailbox in the guest that of the gate that the journal has, and of its time?
+ *
+ * By the number of the last call, which no other gate has: the one noted last, or one of the few after it. false
+ * also when there is no gate, or it has called nothing yet. Context: guest lock held.
+ */
+bool gate_is_journalled(struct guest *g);
+
+/**
  * gate_close - sites back, wait until no task is inside, code and mailbox back; frees @gate
  *
  * Return: 0; an error leaves what could not be put back in the journal.

@@ -176,6 +176,17 @@ static bool journal_is_current(struct guest *g)
 	       id->boot_id == read_boot_id(g) && !strcmp(id->build_id, kernel_build_id(g->k));
 }
 
+/* Nothing proves that what was lent is there; a gate that was open may have left something all the same. */
+static int forget_lent(struct guest *g, struct err *err)
+{
+	int rc = journal_freed(g->journal, JOURNAL_AGENT_TEXT, err);
+
+	log_warn(
+		"%s: the agent of an earlier daemon is not where the journal has it, as after a snapshot was loaded: what lies there stays with the guest",
+		g->target);
+	return rc ? rc : journal_freed(g->journal, JOURNAL_AGENT_DATA, err);
+}
+
 /* What a daemon that died left in the guest: put everything back. */
 static int replay(struct guest *g, struct err *err)
 {
@@ -195,12 +206,8 @@ static int replay(struct guest *g, struct err *err)
 		rc = interlock_adopt(g, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, &r, err);
-	if (!rc && !remains_journalled_stays(g)) {
-		log_warn("%s: memory was put back to a time before the agent of an earlier daemon",
-			 g->target);
-		interlock_forget(g);
-		return journal_forget(g->journal, err);
-	}
+	if (!rc && !remains_journalled_stays(g))
+		rc = forget_lent(g, err);
 	if (!rc)
 		rc = agent_unload(g, err);
 	if (!rc)

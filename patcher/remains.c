@@ -8,6 +8,7 @@
 #include "patcher/agent.h"
 #include "patcher/callers.h"
 #include "patcher/frames.h"
+#include "patcher/gate.h"
 #include "patcher/interlock.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
@@ -38,21 +39,36 @@ bool remains_agent_stays(struct guest *g)
 	return h.magic == AGENT_MAGIC && h.session == ours->session && h.epoch == ours->epoch;
 }
 
+/* Is there a header that says that it, and the text if that is still lent, lie where the journal has them? */
+static bool header_names(struct guest *g, const struct journal_state *s)
+{
+	u64 text = s->alloc[JOURNAL_AGENT_TEXT], data = s->alloc[JOURNAL_AGENT_DATA], text_bytes;
+	struct agent_header h;
+	struct vm_mapping m;
+
+	if (!data || s->alloc_bytes[JOURNAL_AGENT_DATA] < sizeof(h) ||
+	    guest_read(g, data, &h, sizeof(h), NULL) || h.magic != AGENT_MAGIC || h.data != data)
+		return false;
+	if (text && (h.text != text || vm_walk(g->vm, gva(text), &m, NULL)))
+		return false;
+	if (h.abi_version < FRAMES_FIRST_ABI) /* of a daemon before this one: it begins the same */
+		return true;
+	text_bytes = text ? s->alloc_bytes[JOURNAL_AGENT_TEXT] - AGENT_INTERLOCK_BYTES
+			  : agent_text_bytes(&h);
+	return frames_header_ok(&h, h.text, text_bytes, data, s->alloc_bytes[JOURNAL_AGENT_DATA]);
+}
+
 bool remains_journalled_stays(struct guest *g)
 {
 	const struct journal_state *s = journal_state(g->journal);
 	u64 text = s->alloc[JOURNAL_AGENT_TEXT], data = s->alloc[JOURNAL_AGENT_DATA];
-	struct agent_header h;
-	struct vm_mapping m;
 
-	if (!text || !data || s->pending || s->mailbox || spare_owns(text))
+	if (!text && !data && !s->pending)
 		return true;
-	if (vm_walk(g->vm, gva(text), &m, NULL))
-		return false;
-	/* executable last and no longer than it is in use: the header was written before, and is there */
-	return !m.executable ||
-	       (!guest_read(g, data, &h, offsetof(struct agent_header, pids), NULL) &&
-		h.magic == AGENT_MAGIC && h.text == text && h.data == data);
+	/* entries of the page table that do not lead to the VMM's memory are left alone: spare_give_back() */
+	if (spare_owns(text) || spare_owns(data))
+		return true;
+	return header_names(g, s) || gate_is_journalled(g);
 }
 
 bool agent_is_in_view(const struct guest *g)

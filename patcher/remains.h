@@ -18,10 +18,12 @@
 bool remains_agent_stays(struct guest *g);
 
 /**
- * remains_journalled_stays - is the agent that an earlier daemon's journal tells of still there?
+ * remains_journalled_stays - is what an earlier daemon's journal tells of as lent still there?
  *
- * By its header, where its text is executable; a load or unload that was cut short is taken as there. false: the
- * memory was put back to a time before it. Context: guest lock held, sites put back, no agent loaded.
+ * Only by proof: the header in its data, or, where a load or unload was cut short, the gate's mailbox. false: the
+ * memory was put back to another time, and what lies there now is somebody else's; or a load had failed and
+ * left it without a header, then it stays with the guest. True also when nothing is lent. Context: guest lock held,
+ * sites put back, no agent loaded.
  */
 bool remains_journalled_stays(struct guest *g);
 

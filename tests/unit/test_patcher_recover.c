@@ -4,6 +4,7 @@
  * few pages of memory: a kernel's text with call sites, the agent's text and data.
  */
 #include "guest-agent/agent_abi.h"
+#include "patcher/agent.h"
 #include "patcher/callers.h"
 #include "patcher/ftrace.h"
 #include "patcher/gate.h"
@@ -57,13 +58,13 @@ static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 static struct piece {
 	u64 addr;
 	bool executable;
-	u8 bytes[0x4000];
 	size_t len;
+	u8 bytes[0x4000];
 } pieces[] = {
-	{ KERNEL, true, { 0 }, 0x4000 },
-	{ MUTEX & PAGE_MASK, false, { 0 }, 0x2000 },
-	{ TEXT, true, { 0 }, 0x4000 },
-	{ DATA, false, { 0 }, 0x4000 },
+	{ .addr = KERNEL },
+	{ .addr = MUTEX & PAGE_MASK },
+	{ .addr = TEXT },
+	{ .addr = DATA },
 };
 
 static struct {
@@ -276,8 +277,11 @@ static int setup(void **state)
 
 	(void)state;
 	memset(&fake, 0, sizeof(fake));
-	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
 		memset(pieces[i].bytes, 0, sizeof(pieces[i].bytes));
+		pieces[i].len = sizeof(pieces[i].bytes);
+		pieces[i].executable = pieces[i].addr == KERNEL || pieces[i].addr == TEXT;
+	}
 	for (size_t i = 0; i < N_SITES; i++) {
 		fake.sites[i].ip = site(i);
 		memcpy(at(site(i), sizeof(nop)), nop, sizeof(nop));
@@ -363,11 +367,127 @@ static void a_hook_that_no_journal_has(void **state)
 	assert_int_equal(fake.n_written, 1);
 }
 
+static struct agent_header put_header(void)
+{
+	struct agent_header h = { .magic = AGENT_MAGIC,
+				  .abi_version = AGENT_ABI_VERSION,
+				  .nr_cpus = 1,
+				  .ring_slots = AGENT_MIN_SLOTS,
+				  .nr_frames = 4096,
+				  .site_slots = AGENT_MIN_SITES,
+				  .task_slots = 1024 };
+
+	assert_int_equal(agent_layout(&h), 0);
+	h.text = TEXT;
+	h.data = DATA;
+	memcpy(at(DATA, sizeof(h)), &h, sizeof(h));
+	return h;
+}
+
+static struct piece *piece_of(u64 addr)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
+		if (pieces[i].addr == addr)
+			return &pieces[i];
+	}
+	return NULL;
+}
+
+/* Nothing goes back to the allocator that may be somebody else's: the header says that it is ours, or it stays. */
+static void lent_is_there_by_its_header(void **state)
+{
+	struct agent_header h = put_header();
+	u64 text_bytes = agent_text_bytes(&h) + AGENT_INTERLOCK_BYTES;
+
+	(void)state;
+	assert_true(remains_journalled_stays(&fake.g)); /* there is nothing */
+	lend(text_bytes, agent_data_bytes(&h));
+	assert_true(remains_journalled_stays(&fake.g));
+	/* as it is given back: no more executable, and then freed */
+	piece_of(TEXT)->executable = false;
+	assert_true(remains_journalled_stays(&fake.g));
+	assert_int_equal(journal_freed(fake.g.journal, JOURNAL_AGENT_TEXT, NULL), 0);
+	assert_true(remains_journalled_stays(&fake.g));
+	/* another module's data lies there now */
+	lend(text_bytes, agent_data_bytes(&h));
+	memset(at(DATA, sizeof(h)), 0x5a, sizeof(h));
+	assert_false(remains_journalled_stays(&fake.g));
+	piece_of(TEXT)->executable = true;
+	assert_false(remains_journalled_stays(&fake.g));
+	/* another agent's: elsewhere, or of another size */
+	h.data = DATA + PAGE_SIZE;
+	memcpy(at(DATA, sizeof(h)), &h, sizeof(h));
+	assert_false(remains_journalled_stays(&fake.g));
+	put_header();
+	lend(text_bytes, agent_data_bytes(&h) + PAGE_SIZE);
+	assert_false(remains_journalled_stays(&fake.g));
+	/* nothing at all */
+	lend(text_bytes, agent_data_bytes(&h));
+	piece_of(TEXT)->len = 0;
+	assert_false(remains_journalled_stays(&fake.g));
+	piece_of(TEXT)->len = sizeof(piece_of(TEXT)->bytes);
+	assert_true(remains_journalled_stays(&fake.g));
+	/* in memory that the VMM lent, each entry of the page table is looked at */
+	assert_int_equal(journal_agent_came(fake.g.journal, 0xffffffff9fa00000, text_bytes,
+					    0xffffffff9fc00000, agent_data_bytes(&h), NULL),
+			 0);
+	assert_true(remains_journalled_stays(&fake.g));
+}
+
+static void mailbox(u32 box_state, u64 seq)
+{
+	memcpy(at(BOX, 4), &box_state, sizeof(box_state));
+	memcpy(at(BOX + 56, 8), &seq, sizeof(seq));
+}
+
+/* While an agent is loaded it has no header yet: the gate's last call is the proof. */
+static void lent_is_there_by_the_mailbox(void **state)
+{
+	const u64 seq = 0x123456789a;
+	const struct {
+		u32 state;
+		u64 seq;
+		bool pending, done;
+	} boxes[] = {
+		{ 0, 0, false, false }, /* of a time with no gate */
+		{ 3, 7, false, false }, /* of another one */
+		{ 3, seq - 2, false, false },
+		{ 3, seq - 1, true, false }, /* noted, not yet come to */
+		{ 0, seq - 1, true, false },
+		{ 1, seq - 1, false, false }, /* nothing is noted while a call goes on */
+		{ 2, seq - 1, false, false },
+		{ 1, seq, true, true },
+		{ 3, seq, true, true },
+		{ 3, seq + 1, true, true },
+		{ 3, seq + 1000, false, false },
+	};
+	struct journal *j = fake.g.journal;
+
+	(void)state;
+	assert_int_equal(journal_mailbox(j, BOX, NULL), 0);
+	assert_true(remains_journalled_stays(&fake.g)); /* nothing is lent, nothing asked for */
+	for (size_t i = 0; i < ARRAY_SIZE(boxes); i++) {
+		mailbox(boxes[i].state, boxes[i].seq);
+		assert_int_equal(journal_alloc(j, JOURNAL_AGENT_TEXT, TEXT, 0x3000, NULL), 0);
+		assert_int_equal(journal_pending(j, JOURNAL_AGENT_DATA, 0x4000, seq, NULL), 0);
+		assert_int_equal(remains_journalled_stays(&fake.g), boxes[i].pending);
+		assert_int_equal(journal_alloc(j, JOURNAL_AGENT_DATA, DATA, 0x4000, NULL), 0);
+		assert_int_equal(remains_journalled_stays(&fake.g), boxes[i].done);
+	}
+	/* without a gate that is no proof of anything */
+	mailbox(3, seq);
+	assert_true(remains_journalled_stays(&fake.g));
+	assert_int_equal(journal_mailbox(j, 0, NULL), 0);
+	assert_false(remains_journalled_stays(&fake.g));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(sites_that_no_journal_has, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_hook_that_no_journal_has, setup, teardown),
+		cmocka_unit_test_setup_teardown(lent_is_there_by_its_header, setup, teardown),
+		cmocka_unit_test_setup_teardown(lent_is_there_by_the_mailbox, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
