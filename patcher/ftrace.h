@@ -35,7 +35,8 @@ must_check int ftrace_make_call(struct guest *g, const u32 *site, size_t n,
  * ftrace_make_nop - put every armed site back
  * @ret: what was put back; may be NULL
  *
- * Sites that hold something else by now were changed by the guest: left, counted. Context: guest
+ * Sites that hold something else by now were changed by the guest: left, counted. The interlock goes out after
+ * them, unless it is that of a gate which could not be closed: then its sites are in still. Context: guest
  * lock held. Return: 0; what text_apply() returns, then the journal keeps what is left.
  */
 must_check int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err);

@@ -201,8 +201,7 @@ static int replay(struct guest *g, struct err *err)
 		return journal_forget(g->journal, err);
 	}
 	rc = text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, err);
-	/* where the gate is in, the interlock is the gate's, and goes out after its sites */
-	if (!rc && !journal_state(g->journal)->mailbox)
+	if (!rc)
 		rc = interlock_adopt(g, err);
 	if (!rc)
 		rc = ftrace_make_nop(g, &r, err);

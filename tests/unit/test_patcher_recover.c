@@ -481,6 +481,43 @@ static void lent_is_there_by_the_mailbox(void **state)
 	assert_false(remains_journalled_stays(&fake.g));
 }
 
+/* A gate that could not be closed: whoever puts call sites back leaves its interlock in until its own are back. */
+static void the_gate_keeps_its_interlock(void **state)
+{
+	struct guest *g = &fake.g;
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(journal_mailbox(g->journal, BOX, NULL), 0);
+	note(HOOK, LOCK, CAVE + 0x40, JOURNAL_INTERLOCK);
+	for (size_t i = 2; i < N_SITES; i++) {
+		note(site(i), 0, CAVE, JOURNAL_GATE_SITE);
+		call(site(i), CAVE);
+	}
+	call(HOOK, CAVE + 0x40);
+	assert_int_equal(interlock_adopt(g, &err), 0);
+	assert_non_null(g->hook);
+	/* as at the detach: nothing is armed, the interlock may be all that is left */
+	assert_int_equal(ftrace_make_nop(g, NULL, &err), 0);
+	assert_int_equal(fake.n_written, 0);
+	/* and with sites of its own */
+	note(site(0), 0, TEXT, JOURNAL_SITE);
+	call(site(0), TEXT);
+	assert_int_equal(text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, &err), 0);
+	assert_int_equal(ftrace_make_nop(g, NULL, &err), 0);
+	assert_true(at_rest(0));
+	assert_true(calls(HOOK, CAVE + 0x40));
+	assert_int_equal(fake.n_written, 1);
+	assert_int_equal(n_noted(JOURNAL_INTERLOCK), 1);
+	/* the gate's own way */
+	assert_int_equal(gate_recover(g, &err), 0);
+	for (size_t i = 2; i < N_SITES; i++)
+		assert_true(at_rest(i) && when(site(i)) < when(HOOK));
+	assert_true(calls(HOOK, LOCK));
+	assert_null(g->hook);
+	assert_false(journal_outstanding(g->journal));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -488,6 +525,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_hook_that_no_journal_has, setup, teardown),
 		cmocka_unit_test_setup_teardown(lent_is_there_by_its_header, setup, teardown),
 		cmocka_unit_test_setup_teardown(lent_is_there_by_the_mailbox, setup, teardown),
+		cmocka_unit_test_setup_teardown(the_gate_keeps_its_interlock, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
