@@ -111,6 +111,7 @@ struct sys_reader {
 	struct known *at; /* its handler */
 	bool inside;
 	u16 left; /* parts still to come */
+	u64 next_seq; /* of the next one: with a gap before it, a part may be another call's */
 	u32 missing; /* bytes of the last capture still to come */
 	u8 data[SYS_DATA_MAX + PART_BYTES];
 	struct known cache[CACHE];
@@ -207,6 +208,7 @@ static bool begin(struct sys_reader *s, const struct trace_record *r,
 	take_comm(s->e.comm, r);
 	s->missing = 0;
 	s->left = r->depth;
+	s->next_seq = r->seq + 1;
 	s->inside = true;
 	return true;
 }
@@ -271,9 +273,11 @@ static bool take_bytes(struct sys_reader *s, const struct trace_record *r)
 
 static bool go_on(struct sys_reader *s, const struct trace_record *r)
 {
-	if (r->depth != s->left - 1 || r->ip != s->e.entry->addr || r->pid != s->e.pid)
+	if (r->seq != s->next_seq || r->depth != s->left - 1 || r->ip != s->e.entry->addr ||
+	    r->pid != s->e.pid)
 		return false;
 	s->left--;
+	s->next_seq++;
 	switch (r->ctx) {
 	case PART_RESULT:
 		return take_result(s, r);

@@ -40,8 +40,8 @@ void sys_reader_destroy(struct sys_reader *s);
  * sys_reader_add - the next record, of any type
  * @names: the handler's name, and its arguments as its prototype; what it gives must live as long as @s
  *
- * Records may be missing, or made up by a file. Return: the call that @r completes, valid until the next
- * call; NULL: none.
+ * Records may be missing, which their seq shows, or made up by a file. Return: the call that @r completes,
+ * valid until the next call; NULL: none.
  */
 const struct syscall_event *sys_reader_add(struct sys_reader *s, const struct trace_record *r,
 					   const struct output_names *names);

@@ -270,6 +270,51 @@ static void missing(void **state)
 	free(l.v);
 }
 
+/* One with a capture of 80 bytes: five records. */
+static void one_call(struct list *l, s64 ret)
+{
+	struct syscall_entry entry = { .addr = HANDLER };
+	struct syscall_event e = { .entry = &entry,
+				   .ret = ret,
+				   .nr = 63,
+				   .pid = 7,
+				   .n_captures = 1,
+				   .captures = { { .what = CAPTURE_BYTES, .len = 80 } },
+				   .data = bytes,
+				   .data_len = 80 };
+
+	sys_parts_write(&e, 5, keep, l);
+}
+
+/* Two calls of one task, and of what was lost between them as much as makes them fit together. */
+static void two_are_not_one(void **state)
+{
+	struct sys_reader *s = sys_reader_create();
+	struct list l = { 0 };
+	size_t parts;
+
+	(void)state;
+	one_call(&l, 1);
+	parts = l.n;
+	one_call(&l, 2);
+	one_call(&l, 3);
+	assert_int_equal(parts, 5);
+	for (size_t cut = 1; cut < parts; cut++) {
+		const struct syscall_event *e = NULL;
+
+		for (size_t i = 0; i < l.n; i++) {
+			if (i >= cut && i < parts + cut)
+				continue;
+			e = sys_reader_add(s, &l.v[i], &names);
+			assert_true(!e || i == l.n - 1);
+		}
+		assert_non_null(e);
+		assert_int_equal(e->ret, 3);
+	}
+	sys_reader_destroy(s);
+	free(l.v);
+}
+
 /* Whatever a file says. */
 static void made_up(void **state)
 {
@@ -320,9 +365,8 @@ static void made_up(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(there_and_back),
-		cmocka_unit_test(recorded),
-		cmocka_unit_test(missing),
+		cmocka_unit_test(there_and_back), cmocka_unit_test(recorded),
+		cmocka_unit_test(missing),        cmocka_unit_test(two_are_not_one),
 		cmocka_unit_test(made_up),
 	};
 
