@@ -79,10 +79,20 @@ static int set_filter(struct trace_entry *t, const struct body_change *change, s
 	return r;
 }
 
-static int set_graph(struct trace_entry *t, bool on, struct err *err)
+/* @was: the trace before. Context: t->op held. */
+static int set_graph(struct trace_entry *t, bool on, const struct trace_info *was, struct err *err)
 {
+	bool switched = atomic_load(&t->switched);
+	struct trace_info now = { 0 };
+	int r;
+
 	atomic_store(&t->switched, true); /* first, for who begins to read meanwhile */
-	return trace_set_graph(t->trace, on, err);
+	r = trace_set_graph(t->trace, on, err);
+	trace_get_info(t->trace, &now);
+	/* other failures come after the turn began */
+	if ((r == 0 || r == -EINVAL) && strcmp(now.tracer, was->tracer) == 0)
+		atomic_store(&t->switched, switched);
+	return r;
 }
 
 int registry_trace_change(struct trace_entry *t, const struct body_change *change, struct err *err)
@@ -97,7 +107,7 @@ int registry_trace_change(struct trace_entry *t, const struct body_change *chang
 			    t->id);
 	/* what may be refused first; recording last, so that a pause holds until all is as asked for */
 	if (r == 0 && change->has_tracer)
-		r = set_graph(t, change->graph, err);
+		r = set_graph(t, change->graph, &info, err);
 	if (r == 0 && change->has_filter)
 		r = set_filter(t, change, err);
 	if (r == 0 && change->has_on)

@@ -470,47 +470,6 @@ static void on_response_freed(void *cls)
 	stream_free(s);
 }
 
-/*
- * The tracer that a stream begins with. One that was switched has records of both, and tells between them:
- * what counts is the first that comes.
- */
-static const char *first_tracer(struct trace_entry *t, u64 after, const struct trace_info *now)
-{
-	struct trace_record r = { 0 };
-	struct trace_page page = { .buf = &r, .max = 1 };
-
-	if (!atomic_load(&t->switched))
-		return now->tracer;
-	if (trace_read(t->trace, after, &page, NULL) == -ESTALE)
-		(void)!trace_read(t->trace, page.oldest_seq - 1, &page, NULL);
-	if (!page.n || r.type == TRACE_SWITCH)
-		return now->tracer;
-	if (r.type == TRACE_FUNCTION || (r.type == TRACE_TRACER && r.depth))
-		return "function";
-	return "function_graph";
-}
-
-void stream_fill_meta(struct output_meta *meta, struct trace_entry *t, u64 after)
-{
-	json_t *request = registry_trace_request(t);
-	struct guest_info g = { 0 };
-	struct trace_info i = { 0 };
-
-	guest_info(trace_guest(t->trace), &g);
-	trace_get_info(t->trace, &i);
-	snprintf(meta->tracer, sizeof(meta->tracer), "%s", first_tracer(t, after, &i));
-	snprintf(meta->guest, sizeof(meta->guest), "%.63s", t->guest->name);
-	snprintf(meta->release, sizeof(meta->release), "%s", g.release);
-	meta->vcpus = g.vcpus;
-	meta->args = json_is_true(json_object_get(request, "args"));
-	meta->stacks = json_array_size(json_object_get(request, "stack"));
-	json_decref(request);
-	meta->started_ns = i.started_ns;
-	meta->n_records = i.n_records;
-	meta->n_lost = i.n_lost;
-	meta->n_functions = i.n_functions;
-}
-
 static int begin_syscalls(struct stream *s, const struct out_layout_opts *layout, struct err *err)
 {
 	static const enum sys_format formats[] = {

@@ -7,6 +7,7 @@
  *   fake-fast    as many as a million a second
  *   fake-quiet   none
  *   fake-one     one, and then none
+ *   fake-frames  as fake; the first call of function_graph could not be followed
  *   fake-lossy   as fake; each 100th record is lost in the guest and counted, each 200th one's capture
  *                on the host; two functions are unheeded
  *   fake-renames the first 40 records are of functions of a module that was unloaded since
@@ -16,7 +17,8 @@
  *   fake-slow    starting waits for the file that HVFTRACE_FAKE_GATE names
  *
  * The tracer function_graph makes calls in groups of six records: a call with one callee, both with
- * their returns, then a call that never returns.
+ * their returns, then a call that never returns. The tracer syscalls makes calls of openat(), of four
+ * records each.
  *
  * Options show in the log, "engine: ...", as they were understood; args are two words, retval is -2.
  * Those of function_graph are refused for the tracer function.
@@ -73,33 +75,6 @@ static void add_args(struct trace_record *r)
 	r->args[1] = r->seq;
 }
 
-/* Makes a record of a call of it, the @nth from 0 on; see above. */
-static void graph_record_at(const struct trace *t, u64 nth, struct trace_record *r)
-{
-	static const struct {
-		u8 type, function, depth;
-	} group[] = {
-		{ TRACE_GRAPH_ENTRY, 0, 0 },  { TRACE_GRAPH_ENTRY, 1, 1 },
-		{ TRACE_GRAPH_RETURN, 1, 1 }, { TRACE_GRAPH_RETURN, 0, 0 },
-		{ TRACE_GRAPH_ENTRY, 2, 0 },  { TRACE_GRAPH_NEVER, 2, 0 },
-	};
-	u64 n = nth / ARRAY_SIZE(group), i = nth % ARRAY_SIZE(group);
-	const struct kernel *k = &t->guest->kernel;
-
-	r->type = group[i].type;
-	r->depth = group[i].depth;
-	r->ip = k->sites[t->armed[group[i].function % t->info.n_functions]].ip;
-	r->cpu = (u16)(n % 2);
-	r->pid = 100 + (u32)(n % 3);
-	snprintf(r->comm, sizeof(r->comm), "sh");
-	if (r->type != TRACE_GRAPH_RETURN)
-		return;
-	r->has_retval = t->retval;
-	r->retval = t->retval ? -2ull : 0;
-	r->parent = 0;
-	r->duration_ns = r->depth ? 1000 : 3000;
-}
-
 static void count_calls(struct trace *t)
 {
 	struct trace_info *i = &t->info;
@@ -116,6 +91,7 @@ static void count_calls(struct trace *t)
 		i->n_never += n;
 	}
 	i->n_inside = i->n_entries - i->n_returns - i->n_never;
+	i->lost_frames = fake_is(t->guest, "fake-frames");
 }
 
 static void tell(struct trace *t)
@@ -201,6 +177,8 @@ int trace_set_graph(struct trace *t, bool on, struct err *err)
 	pthread_mutex_lock(&t->lock);
 	if (t->info.state != TRACE_RUNNING)
 		r = err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace is not running");
+	else if (t->calls)
+		r = err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "a trace of system calls stays one");
 	else if (!on && t->needs_graph)
 		r = err_set(err, -EINVAL, ERR_BAD_REQUEST, 0, "%s is for the tracer function_graph",
 			    t->needs_graph);
@@ -331,6 +309,9 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 		fake_gate();
 	t->guest = g;
 	turn(t, strcmp(opts->tracer, "function_graph") == 0);
+	t->calls = strcmp(opts->tracer, "syscalls") == 0;
+	if (t->calls)
+		t->info.tracer = "syscalls";
 	t->kept = opts->buffer_records ? opts->buffer_records : DEFAULT_BUFFER;
 	t->needs_graph = graph_option(opts);
 	t->args = opts->args;
@@ -470,13 +451,15 @@ int trace_read(struct trace *t, u64 after, struct trace_page *page, struct err *
 		size_t k = turn_of(t, page->buf[i].seq);
 		u64 nth = page->buf[i].seq - t->turns[k].from;
 
-		if (k && !nth)
+		if (t->calls)
+			fake_call_part(page->buf[i].seq - 1, &page->buf[i]);
+		else if (k && !nth)
 			page->buf[i] = (struct trace_record){ .seq = page->buf[i].seq,
 							      .ts_ns = page->buf[i].ts_ns,
 							      .type = TRACE_TRACER,
 							      .depth = t->turns[k].graph };
 		else if (t->turns[k].graph)
-			graph_record_at(t, nth - !!k, &page->buf[i]);
+			fake_graph_part(t, nth - !!k, &page->buf[i]);
 		pthread_mutex_lock(&t->lock);
 		mark = fake_mark_of(t, page->buf[i].seq);
 		pthread_mutex_unlock(&t->lock);
@@ -512,6 +495,9 @@ bool trace_sym(struct trace *t, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 	const struct kernel *k = &t->guest->kernel;
 	u64 i = (addr - (k->sites[0].ip - 4)) / 64;
 
+	*off_ret = 0;
+	if (t->calls && fake_call_sym(addr, ret))
+		return true;
 	if (addr < k->sites[0].ip - 4 || i >= FAKE_FUNCTIONS)
 		return false;
 	*ret = (struct kernel_sym){ .name = k->sites[i].name,

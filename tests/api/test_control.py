@@ -82,6 +82,35 @@ class Control(DaemonCase):
             self.d.good("POST", self.path + "/markers", {"text": "m"}, 201)
         self.problem(self.d.request("POST", self.path + "/markers", {"text": "m"}), 409, "trace.markers")
 
+    def head(self, t):
+        with self.d.stream(t, accept="text/plain") as s:
+            return s.response.readline().decode()
+
+    def test_markers_say_nothing_of_the_tracer(self):
+        self.d.attach("fake-quiet", "q")
+        for tracer, other in (("function", "function_graph"), ("function_graph", "function")):
+            t = self.d.trace("q", tracer=tracer)
+            self.d.good("POST", f"/v1/traces/{t}/markers", {"text": "first"}, 201)
+            self.d.good("PATCH", f"/v1/traces/{t}", {"tracer": tracer})  # which it is
+            self.assertEqual(self.head(t), f"# tracer: {tracer}\n")
+            self.d.good("PATCH", f"/v1/traces/{t}", {"tracer": other})
+            self.assertEqual(self.head(t), f"# tracer: {tracer}\n")  # it begins as that
+            self.d.good("DELETE", f"/v1/traces/{t}")
+
+    def test_calls_that_could_not_be_followed(self):
+        """They look as those of function."""
+        self.d.attach("fake-frames", "f")
+        t = self.d.trace("f", tracer="function_graph", max_graph_depth=2)
+        self.d.until_more(t)
+        self.problem(self.d.request("PATCH", f"/v1/traces/{t}", {"tracer": "function"}), 400, "bad_request")
+        self.assertEqual(self.head(t), "# tracer: function_graph\n")
+        self.d.good("DELETE", f"/v1/traces/{t}")
+        t = self.d.trace("f", tracer="function_graph")
+        self.d.until_more(t)
+        self.d.good("PATCH", f"/v1/traces/{t}", {"tracer": "function"})
+        self.assertEqual(self.d.get(f"/v1/traces/{t}/records?limit=1")["items"][0]["type"], "function")
+        self.assertEqual(self.head(t), "# tracer: function_graph\n")
+
     def test_snapshots(self):
         until("records", lambda: self.records() > 50)
         self.d.good("POST", self.path + "/markers", {"text": "here"}, 201)
