@@ -36,6 +36,7 @@ struct stream {
 	bool ended; /* nothing comes after what is in @out */
 	bool denied; /* its client may not have it any more */
 	u64 after; /* the last sequence number that was sent or reported lost */
+	u64 resume; /* where a client goes on: @after, or before the parts of a call that is not complete */
 	u64 lost_seen; /* of the trace's own losses, how many were reported */
 	u64 lost_here; /* records that were overwritten before this client took them */
 	struct output_meta meta;
@@ -164,8 +165,11 @@ static void put_record(struct stream *s, const struct trace_record *r)
 	if (s->sys) {
 		sys_out_record(s->sys, &s->out, r, s->names);
 		frame_seq(s, from, r->seq);
+		if (!sys_out_inside(s->sys))
+			s->resume = r->seq;
 		return;
 	}
+	s->resume = r->seq;
 	switch (s->format) {
 	case STREAM_NDJSON:
 	case STREAM_SSE:
@@ -187,7 +191,7 @@ static void put_gap(struct stream *s, u64 next_seq)
 	s->lost_here += next_seq - s->after - 1;
 	atomic_fetch_add(&s->trace->lost_readers, next_seq - s->after - 1);
 	put_lost(s, next_seq - s->after - 1, next_seq - 1);
-	s->after = next_seq - 1;
+	s->after = s->resume = next_seq - 1; /* what came of a call before it is of no use */
 }
 
 /* The last words: totals and why. */
@@ -219,7 +223,7 @@ static void put_new_losses(struct stream *s, const struct trace_info *i)
 {
 	if (i->n_lost <= s->lost_seen)
 		return;
-	put_lost(s, i->n_lost - s->lost_seen, s->after);
+	put_lost(s, i->n_lost - s->lost_seen, s->resume);
 	s->lost_seen = i->n_lost;
 }
 
@@ -283,7 +287,7 @@ static void put_held(struct stream *s)
 	}
 }
 
-/* Quiet for a while. No id: what goes on after a system call must not begin in the middle of the next. */
+/* Quiet for a while. No id, since there is nothing to go on after that there was not before. */
 static void put_beat(struct stream *s)
 {
 	size_t from = s->out.len;
@@ -292,7 +296,7 @@ static void put_beat(struct stream *s)
 		put_held(s);
 		return;
 	}
-	buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n", (unsigned long long)s->after);
+	buf_addf(&s->out, "{\"type\":\"heartbeat\",\"seq\":%llu}\n", (unsigned long long)s->resume);
 	if (s->format == STREAM_SSE)
 		sse_frame(&s->out, from, "");
 }
@@ -323,7 +327,7 @@ static bool fill(struct stream *s)
 /* Ended for a reason that is not the trace's. */
 static void end_early(struct stream *s, const char *reason)
 {
-	put_end(s, &(struct trace_info){ .n_records = s->after, .n_lost = s->lost_seen }, reason);
+	put_end(s, &(struct trace_info){ .n_records = s->resume, .n_lost = s->lost_seen }, reason);
 }
 
 static void deny(struct stream *s)
@@ -524,7 +528,7 @@ int stream_create(struct server *srv, struct MHD_Connection *conn, struct trace_
 	s->srv = srv;
 	s->trace = t;
 	s->format = opts->format;
-	s->after = opts->after;
+	s->after = s->resume = opts->after;
 	s->on_close = opts->on_close;
 	s->who = *opts->who;
 	s->names = &no_names;

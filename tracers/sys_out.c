@@ -93,6 +93,11 @@ void sys_out_record(struct sys_out *o, struct buf *b, const struct trace_record 
 	}
 }
 
+bool sys_out_inside(const struct sys_out *o)
+{
+	return sys_reader_inside(o->reader);
+}
+
 void sys_out_lost(struct sys_out *o, struct buf *b, u64 count, u64 after_seq)
 {
 	if (o->format == SYS_TEXT)

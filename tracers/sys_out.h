@@ -28,6 +28,8 @@ void sys_out_boot(struct sys_out *o, u64 boot_ns);
 /** sys_out_record - the line of the call that @r completes, if it does; records of other types are left out */
 void sys_out_record(struct sys_out *o, struct buf *b, const struct trace_record *r,
 		    const struct output_names *names);
+/** sys_out_inside - has a part of a call come, and not all? Who goes on after it would miss the call */
+bool sys_out_inside(const struct sys_out *o);
 /** sys_out_lost - in the forms that have a place for it */
 void sys_out_lost(struct sys_out *o, struct buf *b, u64 count, u64 after_seq);
 /** sys_out_end - what only the end tells */

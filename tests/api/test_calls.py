@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from harness import DaemonCase
+from harness import DaemonCase, until
 
 PARTS = 4  # records of each call, of the engine without guests
 RECORDING = "application/vnd.hvftrace.recording"
@@ -49,6 +49,34 @@ class Calls(DaemonCase):
         self.stop(t)
         self.check_calls(t)
         self.check_calls(snapshot)
+
+    def test_where_one_goes_on_is_between_calls(self):
+        """Whatever comes with a number: going on after it misses no call."""
+        t = self.start("fake-one")
+        for accept in ("application/x-ndjson", "text/event-stream"):
+            with self.d.stream(t, accept=accept) as s:
+                lines = (x.decode().removeprefix("data: ") for x in s.response if b"{" in x)
+                self.assertEqual(json.loads(next(lines)), {"type": "heartbeat", "seq": 0})
+        self.assertEqual(self.d.get(f"/v1/traces/{t}")["records"], 1)
+
+    def test_losses_leave_one_between_calls(self):
+        t = self.start("fake-lossy")
+        losses, ids = [], []
+        with self.d.stream(t, accept="text/event-stream") as s:
+            id_ = None
+            while len(losses) < 4:
+                line = s.response.readline().decode()
+                if line.startswith("id: "):
+                    id_ = line[4:-1]
+                elif line.startswith('data: {"type":"lost"'):
+                    losses.append(json.loads(line[6:]))
+                    ids.append(id_)
+        self.assertEqual([x["seq"] % PARTS for x in losses], [0] * len(losses))
+        self.assertEqual(ids, [str(x["seq"]) for x in losses])
+        total = until("more", lambda: self.stop(t)["records"])
+        with self.d.stream(t, f"?after={losses[0]['seq']}") as s:
+            seqs = [x["seq"] for x in s if x["type"] == "syscall"]
+        self.assertEqual(seqs, list(range(losses[0]["seq"] + PARTS, total + 1, PARTS)))
 
 
 if __name__ == "__main__":
