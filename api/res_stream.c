@@ -69,20 +69,30 @@ int stream_take_after(struct request *rq, u64 *after_ret, bool *ended_ret)
 	return 0;
 }
 
-/* Who goes on where there is nothing any more must know. The problem is the reply then. */
-static int check_after(struct request *rq, struct trace_entry *t, u64 after)
+int stream_check_after(struct request *rq, struct trace_entry *t, u64 after)
 {
 	struct trace_record rec;
 	struct trace_page page = { .buf = &rec, .max = 1 };
+	struct trace_info now = { 0 };
 	struct err err = { 0 };
 	struct problem p;
+	int r = 0;
 
-	if (!after || trace_read(t->trace, after, &page, &err) != -ESTALE)
+	trace_get_info(t->trace, &now);
+	page.oldest_seq = now.oldest_seq;
+	if (after > now.n_records)
+		r = err_set(&err, -ESTALE, ERR_CURSOR_GONE, 0,
+			    "trace %s has no record %llu, as its newest is %llu: that number is of "
+			    "another trace, or of an earlier run of the daemon",
+			    t->id, (unsigned long long)after, (unsigned long long)now.n_records);
+	else if (after)
+		r = trace_read(t->trace, after, &page, &err);
+	if (r != -ESTALE)
 		return 0; /* anything else the stream itself will tell */
 	problem_from_err(&p, &err);
 	p.oldest_seq = page.oldest_seq;
 	request_problem(rq, &p);
-	return -ESTALE;
+	return r;
 }
 
 static int stream(struct request *rq, const struct stream_opts *opts, struct err *err)
@@ -93,7 +103,7 @@ static int stream(struct request *rq, const struct stream_opts *opts, struct err
 	r = registry_trace_get(server_registry(rq->srv), rq->params[0], &t, err);
 	if (r < 0)
 		return r;
-	r = check_after(rq, t, opts->after);
+	r = stream_check_after(rq, t, opts->after);
 	if (r == 0)
 		r = stream_create(rq->srv, rq->conn, t, opts, &rq->reply.response, err);
 	registry_trace_put(t);

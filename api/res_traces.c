@@ -443,6 +443,7 @@ void res_traces_records(struct request *rq)
 	t = get(rq);
 	if (!t)
 		return;
-	answer_records(rq, t, after, limit);
+	if (stream_check_after(rq, t, after) == 0)
+		answer_records(rq, t, after, limit);
 	registry_trace_put(t);
 }

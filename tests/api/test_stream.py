@@ -98,6 +98,29 @@ class Streams(DaemonCase):
             with self.d.stream(t, query) as s:
                 self.assertEqual(next(x for x in s if x["type"] == "function")["seq"], oldest)
 
+    def test_going_on_where_nothing_has_been_yet(self):
+        """The number is of another run of the daemon, or of another trace."""
+        self.d.attach()
+        t = self.d.trace()
+        self.d.until_more(t, 10)
+        doc = self.stop(t)
+        for more, headers in ((1, {}), (1000, {}), (1000, {"Accept": "text/event-stream"}),
+                              (2, {"Accept": "application/vnd.hvftrace.recording"})):
+            for path, query, head in (("stream", f"?after={doc['records'] + more}", {}),
+                                      ("stream", "?after=1", {"Last-Event-ID": str(doc["records"] + more)}),
+                                      ("records", f"?after={doc['records'] + more}", {})):
+                r = self.d.request("GET", f"/v1/traces/{t}/{path}{query}", headers={**headers, **head})
+                self.assertEqual(self.problem(r, 410, "records.gone")["oldest_seq"], 1)
+        with self.d.stream(t, f"?after={doc['records']}") as s:
+            self.assertEqual([x["type"] for x in s], ["end"])
+        page = self.d.get(f"/v1/traces/{t}/records?after={doc['records']}")
+        self.assertEqual((page["items"], page["next_after"]), ([], doc["records"]))
+        self.d.attach("fake-quiet", "q")
+        t = self.d.trace("q")
+        for path in ("stream", "records"):
+            p = self.problem(self.d.request("GET", f"/v1/traces/{t}/{path}?after=1"), 410, "records.gone")
+            self.assertNotIn("oldest_seq", p)
+
     def test_heartbeats(self):
         self.d.attach("fake-quiet")
         t = self.d.trace()
@@ -291,8 +314,10 @@ class Streams(DaemonCase):
         for kind in ("fake", "fake-quiet"):
             self.d.attach(kind, kind)
             t = self.d.trace(kind)
+            if kind == "fake":
+                self.d.until_more(t, 5)
             for accept in ("application/x-ndjson", "text/plain", "application/vnd.hvftrace.recording"):
-                for query in ("", "?on_close=stop", "?on_close=delete", "?after=5"):
+                for query in ("", "?on_close=stop", "?on_close=delete", f"?after={5 * (kind == 'fake')}"):
                     r = self.d.request("HEAD", f"/v1/traces/{t}/stream{query}", headers={"Accept": accept})
                     self.assertEqual((r.status, r.type, r.text), (200, accept, b""), query)
             until("their connections are gone",
