@@ -407,6 +407,17 @@ int cli_syscalls(struct cli *c, int argc, char **argv)
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }
 
+/* A recording, of which nothing can be chosen: rather than count what was not asked for, refuse. */
+static int profile_file(struct cli *c, const char *verb, const struct trace_args *a)
+{
+	if (json_object_size(a->body) > 1 || a->duration_ns) /* the tracer is always there */
+		return cli_usage(verb,
+				 "%s is a recording: its records are all counted, with "
+				 "--sort and --no-graph-time alone",
+				 a->guest);
+	return cli_profile_file(c, a->guest, a);
+}
+
 int cli_profile(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "sort", required_argument, NULL, OPT_SORT },
@@ -423,7 +434,7 @@ int cli_profile(struct cli *c, int argc, char **argv)
 		status = cli_usage(argv[0], "a profile is of one kernel: no --persistent");
 	/* a guest's name has no slash, and a file beside us is meant when there is one */
 	if (status == -1 && (strchr(a.guest, '/') || access(a.guest, F_OK) == 0))
-		status = cli_profile_file(c, a.guest, &a);
+		status = profile_file(c, argv[0], &a);
 	else if (status == -1)
 		status = through_file(c, &a, cli_profile_file);
 	trace_args_deinit(&a);
