@@ -326,10 +326,13 @@ static int check_stack(const char *verb, struct trace_args *a)
 	return -1;
 }
 
-int trace_args_check(const char *verb, const struct trace_args *a)
+int trace_args_check(const char *verb, struct trace_args *a)
 {
 	const char *tracer = json_string_value(json_object_get(a->body, "tracer"));
+	int r = check_stack(verb, a);
 
+	if (r != -1)
+		return r;
 	if (tracer && strcmp(tracer, "syscalls") != 0) {
 		for (size_t i = 0; i < ARRAY_SIZE(calls_options); i++) {
 			if (json_object_get(a->body, calls_options[i].key))
@@ -365,8 +368,7 @@ int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 		return cli_usage(argv[0], "what is \"%s\"? Functions are given with -l",
 				 argv[optind + 1]);
 	a->guest = argv[optind];
-	r = check_stack(argv[0], a);
-	return r == -1 ? trace_args_check(argv[0], a) : r;
+	return trace_args_check(argv[0], a);
 }
 
 int cli_layout_option(const char *verb, const char *name, struct out_layout_opts *opts,

@@ -26,7 +26,7 @@ struct trace_args {
 	u64 duration_ns;
 	bool release; /* the guest is held: let it go once the trace runs */
 	struct buf layout; /* -O: names with commas between */
-	bool store; /* of record: a file is one of blocks */
+	bool store; /* of record, and run with a file: it is one of blocks */
 	struct rec_store_opts limits;
 	json_t *body; /* of the request that starts the trace */
 	json_t *origins; /* globs that files gave: "FILE:LINE" of each */
@@ -107,8 +107,8 @@ int trace_args_parse(struct cli *c, int argc, char **argv, const char *shorts,
 /** trace_args_take - one option that getopt_long() found. Return: as trace_args_parse(). */
 int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args *a);
 
-/** trace_args_check - do the options go together? Return: as trace_args_parse(). */
-int trace_args_check(const char *verb, const struct trace_args *a);
+/** trace_args_check - once they are all there: do the options go together? Return: as trace_args_parse(). */
+int trace_args_check(const char *verb, struct trace_args *a);
 
 /**
  * cli_layout_option - -O NAME of a text layout

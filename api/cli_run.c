@@ -65,6 +65,7 @@ struct run_args {
 	bool keep;
 	bool from_boot; /* --trace-from-boot */
 	bool traces; /* options of a trace were given */
+	bool shown; /* and such as say how it is shown */
 	struct trace_args trace;
 	char name[NAME_MAX_BYTES + 1];
 };
@@ -166,6 +167,7 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 		return take_number(verb, opt, a);
 	default: /* of trace and record, or common to all */
 		a->traces = a->traces || (opt != 's' && opt != 'J' && opt != 'h' && opt != '?');
+		a->shown = a->shown || opt == 'O' || opt == OPT_FORMAT;
 		return trace_args_take(c, verb, opt, &a->trace);
 	}
 }
@@ -186,6 +188,24 @@ static int check_files(const struct run_args *a)
 			return cli_fail("--disk %s: %s", d->path, strerrordesc_np(errno));
 	}
 	return CLI_OK;
+}
+
+/* Of --trace-from-boot: as trace, or with a file as record. Return: -1 to go on, or the exit status. */
+static int check_trace(const char *verb, struct run_args *a)
+{
+	struct trace_args *t = &a->trace;
+
+	if (a->traces && !a->from_boot)
+		return cli_usage(verb, "options of a trace go with --trace-from-boot");
+	if (a->from_boot && strcmp(a->accel, "tcg") == 0)
+		return cli_usage(verb, "--trace-from-boot needs --accel kvm: our own VMM");
+	if (t->output && json_is_true(json_object_get(t->body, "persistent")))
+		return cli_usage(verb, "a recording is of one kernel: no --persistent with -o");
+	if (t->output && a->shown)
+		return cli_usage(verb, "--format and -O are of what is shown, and -o FILE is a "
+				       "recording: give them to report");
+	t->store = t->output;
+	return trace_args_check(verb, t);
 }
 
 static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
@@ -221,11 +241,7 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 		return cli_usage(argv[0], "what is \"%s\"?", argv[optind]);
 	if (!a->guest.kernel)
 		return cli_usage(argv[0], "--kernel is needed");
-	if (a->traces && !a->from_boot)
-		return cli_usage(argv[0], "options of a trace go with --trace-from-boot");
-	if (a->from_boot && strcmp(a->accel, "tcg") == 0)
-		return cli_usage(argv[0], "--trace-from-boot needs --accel kvm: our own VMM");
-	r = trace_args_check(argv[0], &a->trace);
+	r = check_trace(argv[0], a);
 	if (r != -1)
 		return r;
 	if (!a->name[0])

@@ -10,7 +10,7 @@
  *   qemu:/fake-boots        not booted at the first two tries
  *   qemu:/fake-detach       detaching fails, guest.text_changed
  *   qemu:/err/CODE          attaching fails with this code
- *   pid:N                   target.no_process
+ *   pid:N                   as qemu:/fake if HVFTRACE_FAKE_PIDS is set, else target.no_process
  *   anything else           target.no_socket, or target.syntax
  */
 #include "fake_engine.h"
@@ -112,6 +112,8 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 			return err_set(err, -EIO, code, code == ERR_GUEST_CHANGED ? TEXT_BASE : 0,
 				       "asked to fail with %s", err_code_name(code));
 	}
+	if (strncmp(target, "pid:", 4) == 0 && getenv("HVFTRACE_FAKE_PIDS"))
+		target = "qemu:/fake";
 	if (strncmp(target, "pid:", 4) == 0)
 		return err_set(err, -ENOENT, ERR_TARGET_NO_PROCESS, 0, "there is no process %.20s",
 			       target + 4);

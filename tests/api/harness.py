@@ -232,9 +232,10 @@ class DaemonCase(TestCase):
     """A daemon for each test."""
 
     args = ()
+    daemon_env = None
 
     def setUp(self):
-        self.d = Daemon(*self.args)
+        self.d = Daemon(*self.args, env=self.daemon_env)
         self.d.__enter__()
 
     def tearDown(self):

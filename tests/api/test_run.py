@@ -30,7 +30,7 @@ echo $! > "$pidfile"
 FAKE_VMM = FAKE_QEMU.replace("-pidfile", "--pidfile").replace("qemu: ", "hvftrace-vmm: ")
 
 
-class Run(CliCase):
+class RunCase(CliCase):
     def setUp(self):
         super().setUp()
         self.bin = self.d.dir / "bin"
@@ -63,6 +63,38 @@ class Run(CliCase):
     def pid(self, name):
         return int((self.d.dir / f"hvftrace/guests/{name}/pid").read_text())
 
+
+class FromBoot(RunCase):
+    daemon_env = {"HVFTRACE_FAKE_PIDS": "1"}
+
+    def early(self, *args):
+        return self.run_guest("early", "--accel", "kvm", "--trace-from-boot", *args)
+
+    def test_into_a_file(self):
+        path = self.d.dir / "boot.hvft"
+        p = self.early("-o", path, "--func-stack", "-l", "vfs_r*", "--duration", "100ms")
+        self.assertEqual(p.returncode, 0, p.stderr)
+        self.assertIn(b"restored", p.stderr)
+        self.assertIn(" stack:vfs_r* n_stack:1 ", self.d.engine())
+        self.assertEqual(path.read_bytes()[:8], b"HVFTRECZ")  # of blocks, as record writes it
+        self.assertIn("vfs_read <-", self.run_ok("report", path).stdout.decode())
+
+    def test_options_that_do_not_go_together(self):
+        path = self.d.dir / "boot.hvft"
+        for args, why in ((("--func-stack",), b"--func-stack needs functions"),
+                          (("--stack-depth", "3"), b"--stack-depth needs --func-stack"),
+                          (("-o", path, "--persistent"), b"a recording is of one kernel: no --persistent with -o"),
+                          (("-o", path, "--format", "json"), b"--format and -O are of what is shown"),
+                          (("-o", path, "-p", "function_graph", "-O", "funcgraph-proc"),
+                           b"--format and -O are of what is shown")):
+            p = self.early(*args)
+            self.assertEqual((p.returncode, p.stdout), (2, b""), p.stderr)
+            self.assertIn(why, p.stderr)
+        self.assertFalse(path.exists() or self.args.exists())
+        self.assertEqual(self.early("-p", "syscalls", "--format", "json", "--duration", "50ms").returncode, 0)
+
+
+class Run(RunCase):
     def test_trace_from_boot(self):
         # the VMM is told to wait; that the daemon without guests knows no pid: targets is all the same here
         p = self.run_guest("early", "--accel", "kvm", "--trace-from-boot", "-p", "function_graph", "-l", "x*",
