@@ -3,13 +3,14 @@
 
 import os
 import pathlib
+import re
 import signal
 import socket
 import subprocess
 import tempfile
 import unittest
 
-from harness import SLOW, CliCase, TestCase, until
+from harness import SLOW, TOP, CliCase, TestCase, until
 
 
 def start(state, fds, env, listen=()):
@@ -70,6 +71,18 @@ class Activation(TestCase):
             self.assertEqual(ready.recv(64), b"STOPPING=1")
             self.assertIn(f"listening on unix:{d}/api", out)
             self.assertTrue(pathlib.Path(d, "api").exists(), "the manager's own file stays")
+
+    def test_capabilities(self):
+        """What the unit leaves the daemon, a container gives it, and the manual explains."""
+        unit = (TOP / "packaging/systemd/hvftraced.service").read_text()
+        has = set(re.search(r"^CapabilityBoundingSet=(.*)$", unit, re.MULTILINE).group(1).split())
+        # signals to a VMM of ours that another user started: to let it go, and to lend and take back memory
+        self.assertIn("CAP_KILL", has)
+        given = re.findall(r"--cap-add=(\w+)", (TOP / "packaging/README.md").read_text())
+        self.assertEqual({f"CAP_{x}" for x in given}, has)
+        manual = (TOP / "docs/man/hvftraced.8.scd").read_text()
+        section = re.search(r"^# UNDER A SERVICE MANAGER\n(.*?)^# ", manual, re.MULTILINE | re.DOTALL).group(1)
+        self.assertEqual(set(re.findall(r"CAP_\w+", section)), has)
 
     def test_with_places_of_its_own(self):
         with tempfile.TemporaryDirectory() as d:
