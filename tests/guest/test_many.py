@@ -302,7 +302,7 @@ def check_crowd(d, guests, lives):
     print(f"beside one that hangs {beside:.1f} s, the slowest {max(took_beside):.1f} s; "
           f"a look {h.slowest:.2f} s at most")
     assert beside < 1.5 * last + 5 and beside < one_by_one, (beside, last, one_by_one)
-    assert h.slowest < 5, h.slowest
+    assert h.slowest < 3 + beside / 8, (h.slowest, beside)  # who waits for the one that hangs waits for all
     wait_for("the one that hung is stopped", lambda: d.trace_info(h.t)["state"] != "running" or
              d.request("POST", f"/v1/traces/{h.t}/stop", {})[0] == 200, 120)
     restore = d.delete("/v1/guests/hung")["restore"]
