@@ -173,6 +173,7 @@ static int run(struct machine *m, const struct options *o, struct control *contr
 	console_close(&console);
 	if (pidfile >= 0)
 		(void)!ftruncate(pidfile, 0);
+	output_flush();
 	say_lost(m);
 	control_tell(control, m->why);
 	output_say("%s", m->why);

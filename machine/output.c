@@ -2,9 +2,12 @@
 /* See output.h. */
 #include "machine/output.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +17,22 @@
 #include <unistd.h>
 
 #define SAY_WAIT_MS 200
+
+#define PUMP_BYTES (64u << 10)
+#define FLUSH_NS   (500 * NSEC_PER_MSEC)
+
+/*
+ * A file that cannot be opened anew (another user's terminal, no /proc) has only a description that blocks: a
+ * thread of its own writes to it, and whoever sends finds room in here, or drops and counts.
+ */
+static struct pump {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int fd; /* -1: none is needed */
+	bool told; /* that something was dropped */
+	size_t first, n;
+	u8 ring[PUMP_BYTES];
+} pump = { .lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1 };
 
 static _Atomic u64 left = UINT64_MAX, lost;
 static int stop_fd = -1; /* eventfd: can be read from while nobody is to wait */
@@ -37,6 +56,97 @@ static int open_anew(int fd)
 	return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
+/* Runs until the process ends, and may be in a write() for good. */
+static void *run_pump(void *arg)
+{
+	struct pump *p = arg;
+	u8 piece[4096];
+
+	pthread_mutex_lock(&p->lock);
+	for (;;) {
+		size_t n = MIN(MIN(p->n, PUMP_BYTES - p->first), sizeof(piece));
+		ssize_t did;
+
+		if (!n) {
+			pthread_cond_wait(&p->changed, &p->lock);
+			continue;
+		}
+		memcpy(piece, p->ring + p->first, n);
+		pthread_mutex_unlock(&p->lock);
+		did = write(p->fd, piece, n);
+		if (did < 0 && errno == EAGAIN) /* somebody who shares it has made it so */
+			(void)!poll(&(struct pollfd){ .fd = p->fd, .events = POLLOUT }, 1, -1);
+		else if (did < 0 && errno != EINTR)
+			did = 0;
+		pthread_mutex_lock(&p->lock);
+		if (did < 0)
+			continue;
+		if (!did) /* nobody will ever take them */
+			atomic_fetch_add(&lost, n);
+		n = did > 0 ? (size_t)did : n;
+		p->first = (p->first + n) % PUMP_BYTES;
+		p->n -= n;
+		pthread_cond_broadcast(&p->changed);
+	}
+	return NULL;
+}
+
+static int start_pump(int fd, struct err *err)
+{
+	pthread_condattr_t attr;
+	pthread_t thread;
+	int no;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&pump.changed, &attr);
+	pthread_condattr_destroy(&attr);
+	pump.fd = fd;
+	no = pthread_create(&thread, NULL, run_pump, &pump);
+	if (no) {
+		pump.fd = -1;
+		return err_set(err, -no, ERR_IO, 0, "the console's thread: %s",
+			       strerrordesc_np(no));
+	}
+	(void)pthread_setname_np(thread, "output");
+	pthread_detach(thread);
+	return 0;
+}
+
+/* Return: how many of @n there is no room for. */
+static size_t give_pump(const u8 *at, size_t n)
+{
+	bool tell;
+	size_t room;
+
+	pthread_mutex_lock(&pump.lock);
+	room = MIN(n, PUMP_BYTES - pump.n);
+	for (size_t i = 0; i < room; i++)
+		pump.ring[(pump.first + pump.n + i) % PUMP_BYTES] = at[i];
+	pump.n += room;
+	tell = room < n && !pump.told;
+	pump.told |= tell;
+	pthread_cond_broadcast(&pump.changed);
+	pthread_mutex_unlock(&pump.lock);
+	if (tell)
+		output_say("nobody reads the console's output: what there is no room for is lost");
+	return n - room;
+}
+
+void output_flush(void)
+{
+	u64 ns = monotonic_ns() + FLUSH_NS;
+	struct timespec until = { (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
+
+	if (pump.fd < 0)
+		return;
+	pthread_mutex_lock(&pump.lock);
+	while (pump.n && pthread_cond_timedwait(&pump.changed, &pump.lock, &until) != ETIMEDOUT)
+		;
+	atomic_fetch_add(&lost, pump.n);
+	pthread_mutex_unlock(&pump.lock);
+}
+
 int output_open(int fd, int *ret, struct err *err)
 {
 	struct stat st;
@@ -52,8 +162,9 @@ int output_open(int fd, int *ret, struct err *err)
 		output_limit(OUTPUT_FILE_MAX);
 	if (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode)) {
 		anew = open_anew(fd);
-		if (anew >= 0)
-			*ret = anew;
+		if (anew < 0)
+			return start_pump(fd, err);
+		*ret = anew;
 	} else if (S_ISSOCK(st.st_mode)) {
 		flags = fcntl(fd, F_GETFL);
 		if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
@@ -112,7 +223,9 @@ void output_write(int fd, const void *p, size_t n, int cancel_fd)
 	if (fd < 0)
 		return;
 	lost += n - todo;
-	while (todo) {
+	if (fd == pump.fd)
+		todo = give_pump(at, todo);
+	while (todo && fd != pump.fd) {
 		ssize_t did = write(fd, at, todo);
 
 		if (did >= 0) {

@@ -13,7 +13,8 @@
  * @ret: what to give output_write(): never blocks, so that whoever waits for room can be told to stop.
  *       @fd itself, or opened anew; to be closed by the caller, after vCPUs and devices have ended
  *
- * What a regular file gets is limited to OUTPUT_FILE_MAX. A socket is made non-blocking for everybody who
+ * What a regular file gets is limited to OUTPUT_FILE_MAX. What cannot be opened anew is written to by a thread of its
+ * own, and what that has no room for is lost: for want of a way to tell a write() to stop. A socket is made non-blocking for everybody who
  * shares it, as it cannot be opened anew. Context: once, before other threads run. Return: 0; a system error.
  */
 must_check int output_open(int fd, int *ret, struct err *err);
@@ -38,6 +39,9 @@ void output_write(int fd, const void *p, size_t n, int cancel_fd);
 /** output_stop - nobody waits for who does not read any more, until output_resume(). Context: any thread. */
 void output_stop(void);
 void output_resume(void);
+
+/** output_flush - wait a moment for what is still to be written; the rest is lost. Context: once, at the end. */
+void output_flush(void);
 
 /** output_lost - how many bytes were lost so far: beyond the limit, or nobody took them */
 u64 output_lost(void);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/serial_reg.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -137,6 +139,55 @@ static void test_output_that_nobody_reads(void **state)
 	assert_false(fcntl(fds[0], F_GETFL) & O_NONBLOCK);
 	close(fds[0]);
 	close(fds[1]);
+}
+
+/* With no description of its own to be had, and nobody who reads: whoever sends is not held up for a moment. */
+static void test_output_that_cannot_be_opened_anew(void **state)
+{
+	static u8 much[256 << 10], back[256 << 10];
+	struct rlimit limit, none;
+	u64 lost, before = output_lost();
+	size_t n = 0;
+	int fds[2], fd;
+
+	(void)state;
+	assert_int_equal(pipe2(fds, O_CLOEXEC), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none = (struct rlimit){ 0, limit.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+	assert_int_equal(output_open(fds[1], &fd, NULL), 0);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	assert_int_equal(fd, fds[1]);
+	assert_false(fcntl(fd, F_GETFL) & O_NONBLOCK);
+	for (size_t i = 0; i < sizeof(much); i++)
+		much[i] = (u8)(i * 7 + (i >> 8));
+	for (size_t at = 0; at < sizeof(much); at += 4096)
+		output_write(fd, much + at, 4096, -1);
+	lost = output_lost() - before;
+	assert_in_range(lost, 1, sizeof(much) - (64 << 10));
+	/* what was taken comes, in its order */
+	while (n < sizeof(much) - lost) {
+		ssize_t did = read(fds[0], back + n, sizeof(back) - n);
+
+		assert_true(did > 0);
+		n += (size_t)did;
+	}
+	assert_memory_equal(back, much, 64 << 10);
+	output_write(fd, "last", 4, -1);
+	output_flush();
+	assert_int_equal(read(fds[0], back, sizeof(back)), 4);
+	assert_int_equal(output_lost() - before, lost);
+	/* at the end, with a full pipe, it is waited for no longer than a moment, and counted */
+	for (int i = 0; poll(&(struct pollfd){ .fd = fd, .events = POLLOUT }, 1, 0); i++) {
+		assert_true(i < 5000);
+		output_write(fd, much, 4096, -1);
+		usleep(2000);
+	}
+	output_write(fd, much, 64 << 10, -1);
+	lost = output_lost();
+	output_flush();
+	assert_int_equal(output_lost() - lost, 64 << 10);
+	close(fds[0]);
 }
 
 static void test_ram_sizes(void **state)
@@ -515,6 +566,8 @@ int main(void)
 		cmocka_unit_test(test_power_button),
 		cmocka_unit_test(test_panic),
 		cmocka_unit_test(test_ram_comes_back),
+		cmocka_unit_test(
+			test_output_that_cannot_be_opened_anew), /* last: its thread stays */
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
