@@ -2,6 +2,8 @@
 /* Initcalls as initcall_debug prints them. See out_initcalls.h. */
 #include "tracers/out_initcalls.h"
 
+#include "tracers/out_layout.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,10 +52,13 @@ static void add_symbol(struct buf *b, u64 addr, const struct output_names *names
 		buf_addf(b, "0x%llx", (unsigned long long)addr);
 		return;
 	}
-	buf_addf(b, "%s+0x%llx/0x%llx", sym.name, (unsigned long long)off,
-		 (unsigned long long)sym.size_bytes);
-	if (sym.module)
-		buf_addf(b, " [%s]", sym.module);
+	out_printable(b, sym.name);
+	buf_addf(b, "+0x%llx/0x%llx", (unsigned long long)off, (unsigned long long)sym.size_bytes);
+	if (!sym.module)
+		return;
+	buf_adds(b, " [");
+	out_printable(b, sym.module);
+	buf_adds(b, "]");
 }
 
 static bool is_initcall(const struct trace_record *r, const struct output_names *names)

@@ -9,6 +9,8 @@
 
 /** fmt_printable - @s without what the terminal would act on; as long as @len at most */
 char *fmt_printable(char *p, const char *s, size_t len);
+/** out_printable - append the same of a whole name */
+void out_printable(struct buf *b, const char *name);
 
 /**
  * out_stack - "<stack trace>" and a line " => function" for @ip and each of its callers, no line end

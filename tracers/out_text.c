@@ -53,8 +53,9 @@ void out_text_head(struct buf *b, const struct output_meta *meta)
 	/* entries still in the buffer, and all that were ever written to it: trace.c print_event_info() */
 	u64 kept = meta->n_records, written = meta->n_records + meta->n_lost;
 
-	buf_addf(b, "# tracer: %s\n#\n", meta->tracer);
-	buf_addf(b, "# entries-in-buffer/entries-written: %llu/%llu   #P:%u\n#\n",
+	buf_adds(b, "# tracer: ");
+	out_printable(b, meta->tracer);
+	buf_addf(b, "\n#\n# entries-in-buffer/entries-written: %llu/%llu   #P:%u\n#\n",
 		 (unsigned long long)kept, (unsigned long long)written, meta->vcpus);
 	buf_adds(b, "#                                _-----=> irqs-off/BH-disabled\n"
 		    "#                               / _----=> need-resched\n"
@@ -85,6 +86,18 @@ char *fmt_printable(char *p, const char *s, size_t len)
 		n = n ? n : 1;
 	}
 	return p;
+}
+
+void out_printable(struct buf *b, const char *name)
+{
+	size_t len = strnlen(name, TEXT_NAME_MAX);
+	char *p = buf_reserve(b, len);
+
+	if (!p)
+		return;
+	p = fmt_printable(p, name, len);
+	*p = 0;
+	b->len = (size_t)(p - b->data);
 }
 
 static char *add_task(char *p, const struct trace_record *r)

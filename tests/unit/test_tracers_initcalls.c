@@ -13,6 +13,7 @@
 #define PERF_INIT    0xffffffff81d20000ull
 #define MODULE_INIT  0xffffffffc0001000ull
 #define VARIABLE     0xffffffff81c00000ull
+#define EVIL_INIT    0xffffffffc0002000ull
 
 static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 {
@@ -22,6 +23,7 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 		{ "perf_init", NULL, PERF_INIT, 0x5b0, 't' },
 		{ "mod_init", "mod", MODULE_INIT, 0x20, 't' },
 		{ "variable", NULL, VARIABLE, 8, 'D' },
+		{ "\x1b]0;x\a", "\x1b[2J", EVIL_INIT, 16, 't' },
 	};
 
 	(void)arg;
@@ -168,12 +170,22 @@ static void too_many_open(void **state)
 	buf_deinit(&text);
 }
 
+/* Nothing that a terminal acts upon. */
+static void names_are_shown_as_text(void **state)
+{
+	struct trace_record rec[] = { call(1, 1000, EVIL_INIT), done(1, 2000, 1000, 0) };
+
+	(void)state;
+	shows(rec, ARRAY_SIZE(rec),
+	      "[    0.000001] calling  ?]0;x?+0x0/0x10 [?[2J] @ 1\n"
+	      "[    0.000002] initcall ?]0;x?+0x0/0x10 [?[2J] returned 0 after 1 usecs\n");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_after_the_other),
-		cmocka_unit_test(tasks_and_losses),
-		cmocka_unit_test(what_is_no_function),
+		cmocka_unit_test(one_after_the_other),     cmocka_unit_test(tasks_and_losses),
+		cmocka_unit_test(names_are_shown_as_text), cmocka_unit_test(what_is_no_function),
 		cmocka_unit_test(too_many_open),
 	};
 

@@ -296,6 +296,25 @@ static void summary(void **state)
 	sys_summary_destroy(NULL);
 }
 
+/* A recording says what calls are called. Nothing that a terminal acts upon is shown. */
+static void names_are_shown_as_text(void **state)
+{
+	struct syscall_entry entry = { .name = "\x1b]0;x\a" };
+	struct syscall_event e = { .entry = &entry, .pid = 1 };
+	struct sys_summary *s = sys_summary_create();
+
+	(void)state;
+	buf_reset(&line);
+	out_sys_text(&line, &e, &scratch, &opts);
+	assert_non_null(strstr(line.data, "?]0;x?("));
+	assert_int_equal(sys_summary_add(s, &e), 0);
+	sys_summary_print(s, &line);
+	assert_non_null(strstr(line.data, " ?]0;x?\n"));
+	assert_null(strchr(line.data, '\x1b'));
+	assert_null(strchr(line.data, '\a'));
+	sys_summary_destroy(s);
+}
+
 static bool wanted(const char *name, size_t n, const char *const *calls)
 {
 	const struct syscall_filter_opts o = { .calls = calls, .n_calls = n };
@@ -393,6 +412,7 @@ int main(void)
 		cmocka_unit_test(falco),
 		cmocka_unit_test(ocsf),
 		cmocka_unit_test(summary),
+		cmocka_unit_test(names_are_shown_as_text),
 		cmocka_unit_test(filters),
 		cmocka_unit_test(plan),
 	};

@@ -209,6 +209,18 @@ static void names_cannot_reach_the_terminal(void **state)
 		"     ?[2J????\xc3\x9f-1       [000] .....     0.000000: ?]0;x? <-g\xe2\x80\x8b\n");
 }
 
+/* Of a recording, which says what its tracer is called. */
+static void heads_cannot_reach_the_terminal(void **state)
+{
+	struct output_meta meta = { .tracer = "\033]0;x\a" };
+	struct buf b = { 0 };
+
+	(void)state;
+	out_text_head(&b, &meta);
+	assert_memory_equal(b.data, "# tracer: ?]0;x?\n#\n# entries", 28);
+	buf_deinit(&b);
+}
+
 static void cache_asks_once(void **state)
 {
 	struct two_names n = { .ip = "f", .parent = "g" };
@@ -244,6 +256,7 @@ int main(void)
 		cmocka_unit_test(flags_of_every_context),
 		cmocka_unit_test(wide_and_odd_values),
 		cmocka_unit_test(names_cannot_reach_the_terminal),
+		cmocka_unit_test(heads_cannot_reach_the_terminal),
 		cmocka_unit_test(cache_asks_once),
 	};
 

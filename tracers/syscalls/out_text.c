@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Events as strace writes them into a file, and what the JSON forms share. See output.h. */
+#include "tracers/out_layout.h"
 #include "tracers/syscalls/json_priv.h"
 
 #include <stdio.h>
@@ -81,7 +82,8 @@ void out_sys_text(struct buf *b, const struct syscall_event *e, struct decoded *
 		buf_addf(b, "%-5u ", e->cgroup);
 	if (o->time_of_day)
 		put_time(b, o->boot_ns + e->ts_ns);
-	buf_addf(b, "%s(", e->entry->name);
+	out_printable(b, e->entry->name);
+	buf_adds(b, "(");
 	put_args(b, d);
 	if (e->state == SYSCALL_UNFINISHED) {
 		buf_adds(b, d->cut && d->n ? ", <unfinished ...>\n" : " <unfinished ...>\n");

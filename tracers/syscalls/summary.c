@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Calls, errors and time by call, laid out as strace -c does. */
+#include "tracers/out_layout.h"
 #include "tracers/syscalls/output.h"
 
 #include <errno.h>
@@ -72,9 +73,11 @@ static void put_row(struct buf *b, const struct row *r, double percent, const ch
 	buf_addf(b, "%6.2f %11.6f %11llu %9llu ", percent, seconds, (unsigned long long)each_us,
 		 (unsigned long long)r->calls);
 	if (r->errors)
-		buf_addf(b, "%9llu %s\n", (unsigned long long)r->errors, name);
+		buf_addf(b, "%9llu ", (unsigned long long)r->errors);
 	else
-		buf_addf(b, "%9s %s\n", "", name);
+		buf_addf(b, "%9s ", "");
+	out_printable(b, name);
+	buf_adds(b, "\n");
 }
 
 void sys_summary_print(struct sys_summary *s, struct buf *b)
