@@ -50,8 +50,7 @@ int callers_find(struct guest *g, u64 lo, u64 hi, struct text_change **ret, size
 	return 0;
 }
 
-/* The guest's call that leads through an interlock in @lo .. @hi, into g->hook. */
-static int find_hook(struct guest *g, u64 lo, u64 hi, struct err *err)
+int callers_find_hook(struct guest *g, u64 lo, u64 hi, struct err *err)
 {
 	struct text_change *c;
 	u8 call[MCOUNT_INSN_SIZE];
@@ -71,7 +70,7 @@ static int find_hook(struct guest *g, u64 lo, u64 hi, struct err *err)
 		free(c);
 		return err_set(
 			err, -EINVAL, ERR_GUEST_CHANGED, site,
-			"the call at 0x%llx leads to 0x%llx in the agent's text, which is not as it was left; it stays in the guest",
+			"the call at 0x%llx leads to 0x%llx, which is not the interlock that was left there; it stays in the guest",
 			(unsigned long long)site, (unsigned long long)target);
 	}
 	g->hook = c;
@@ -97,7 +96,7 @@ int callers_let_go(struct guest *g, struct err *err)
 	if (!rc && g->n_armed)
 		rc = text_journal(g, g->armed, g->n_armed, JOURNAL_SITE, err);
 	if (!rc)
-		rc = find_hook(g, lo, hi, err);
+		rc = callers_find_hook(g, lo, hi, err);
 	if (rc || (!g->n_armed && !g->hook))
 		return rc;
 	rc = ftrace_make_nop(g, &r, err);

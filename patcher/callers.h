@@ -21,6 +21,14 @@ must_check int callers_find(struct guest *g, u64 lo, u64 hi, struct text_change 
 			    size_t *n_ret, struct err *err);
 
 /**
+ * callers_find_hook - the guest's call that leads through an interlock in @lo .. @hi, into g->hook and the journal
+ *
+ * Context: guest lock held, g->hook is NULL. Return: 0, also when there is none; -EINVAL it cannot be put back
+ * (guest.text_changed); -ENOMEM; -EFAULT; what text_journal() returns.
+ */
+must_check int callers_find_hook(struct guest *g, u64 lo, u64 hi, struct err *err);
+
+/**
  * callers_let_go - nothing calls the agent's text any more, whether the journal has it or not
  *
  * Sites, and the call of the guest's that leads through the interlock there: entered in the journal, then put

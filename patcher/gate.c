@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "patcher/callers.h"
 #include "patcher/interlock.h"
 #include "patcher/quiesce.h"
 
@@ -29,18 +30,26 @@ static void gate_free(struct gate *gate)
 	free(gate);
 }
 
-static int find_mailbox(struct gate *gate, struct err *err)
+static bool mailbox_place(struct gate *gate)
 {
-	struct mailbox box;
-	static const struct mailbox zero;
 	gva_t data;
 	u64 size;
 
 	if (!kernel_vmcoreinfo(gate->g->k, &data, &size) ||
 	    size > PAGE_SIZE - sizeof(struct mailbox) - 256)
+		return false;
+	gate->mailbox = data.v + PAGE_SIZE - sizeof(struct mailbox);
+	return true;
+}
+
+static int find_mailbox(struct gate *gate, struct err *err)
+{
+	struct mailbox box;
+	static const struct mailbox zero;
+
+	if (!mailbox_place(gate))
 		return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, 0,
 			       "no room for the mailbox in the guest's vmcoreinfo page");
-	gate->mailbox = data.v + PAGE_SIZE - sizeof(struct mailbox);
 	if (guest_read(gate->g, gate->mailbox, &box, sizeof(box), err))
 		return -EFAULT;
 	if (memcmp(&box, &zero, sizeof(box)))
@@ -60,30 +69,35 @@ static int box_read(struct gate *gate, struct mailbox *box, struct err *err)
 	return guest_read(gate->g, gate->mailbox, box, sizeof(*box), err);
 }
 
+/* The change from @old to @code, journalled. */
+static int plan_code(struct gate *gate, const u8 *old, const u8 *code, struct err *err)
+{
+	size_t n = gate->code_bytes / JOURNAL_TEXT_MAX;
+	struct text_change *c = calloc(n, sizeof(*c));
+
+	if (!c)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
+	for (size_t i = 0; i < n; i++) {
+		c[i].addr = gate->cave + i * JOURNAL_TEXT_MAX;
+		c[i].len = JOURNAL_TEXT_MAX;
+		memcpy(c[i].old, old + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
+		memcpy(c[i].new, code + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
+	}
+	gate->code = c;
+	gate->n_code = n;
+	return text_journal(gate->g, c, n, JOURNAL_CAVE, err);
+}
+
 static int put_code(struct gate *gate, struct err *err)
 {
 	u8 code[GATE_MAX_BYTES], old[GATE_MAX_BYTES];
 	int rc;
 
 	rc = gate_make_code(gate, code, err);
-	if (rc)
-		return rc;
-	rc = guest_read(gate->g, gate->cave, old, gate->code_bytes, err);
-	if (rc)
-		return rc;
-	gate->n_code = gate->code_bytes / JOURNAL_TEXT_MAX;
-	gate->code = calloc(gate->n_code, sizeof(*gate->code));
-	if (!gate->code)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
-	for (size_t i = 0; i < gate->n_code; i++) {
-		struct text_change *c = &gate->code[i];
-
-		c->addr = gate->cave + i * JOURNAL_TEXT_MAX;
-		c->len = JOURNAL_TEXT_MAX;
-		memcpy(c->old, old + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
-		memcpy(c->new, code + i * JOURNAL_TEXT_MAX, JOURNAL_TEXT_MAX);
-	}
-	rc = text_journal(gate->g, gate->code, gate->n_code, JOURNAL_CAVE, err);
+	if (!rc)
+		rc = guest_read(gate->g, gate->cave, old, gate->code_bytes, err);
+	if (!rc)
+		rc = plan_code(gate, old, code, err);
 	fault_point("gate.code_journalled");
 	if (!rc)
 		rc = text_apply(gate->g, gate->code, gate->n_code, err);
@@ -433,6 +447,81 @@ int gate_close(struct gate *gate, struct err *err)
 	return rc;
 }
 
+int gate_came(struct guest *g, bool *found_ret, struct err *err)
+{
+	struct gate gate = { .g = g };
+
+	*found_ret = mailbox_place(&gate) && gate_find_code(&gate);
+	if (!*found_ret)
+		return 0;
+	log_warn("%s: a gate came with its memory, which was saved while one was open: at 0x%llx",
+		 g->target, (unsigned long long)gate.cave);
+	return journal_mailbox(g->journal, gate.mailbox, err);
+}
+
+/* Code that is in the guest and not in the journal. */
+static int adopt_code(struct gate *gate, struct err *err)
+{
+	u8 code[GATE_MAX_BYTES], old[GATE_MAX_BYTES];
+	int rc;
+
+	if (!gate_find_code(gate))
+		return 0;
+	free(gate->code);
+	gate->code = NULL;
+	memset(old, gate->padding, sizeof(old));
+	rc = guest_read(gate->g, gate->cave, code, gate->code_bytes, err);
+	return rc ? rc : plan_code(gate, old, code, err);
+}
+
+/* Call sites that lead to the code and that the journal does not have, after those that it has. */
+static int adopt_sites(struct gate *gate, struct err *err)
+{
+	_cleanup_free_ struct text_change *c = NULL;
+	struct text_change *all;
+	size_t n, more = 0;
+	int rc;
+
+	rc = callers_find(gate->g, gate->cave, gate->cave + gate->code_bytes, &c, &n, err);
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < n; i++) {
+		size_t k = 0;
+
+		while (k < gate->n_sites && gate->sites[k].addr != c[i].addr)
+			k++;
+		if (k == gate->n_sites)
+			c[more++] = c[i];
+	}
+	if (!more)
+		return 0;
+	all = reallocarray(gate->sites, gate->n_sites + more, sizeof(*all));
+	if (!all)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
+	gate->sites = all;
+	memcpy(all + gate->n_sites, c, more * sizeof(*c));
+	gate->n_sites += more;
+	text_sort(all, gate->n_sites);
+	return text_journal(gate->g, c, more, JOURNAL_GATE_SITE, err);
+}
+
+/* Memory may be of another time than the journal: what is there counts. */
+static int adopt(struct gate *gate, struct err *err)
+{
+	int rc = 0;
+
+	if (!gate->n_code)
+		rc = adopt_code(gate, err);
+	if (rc || !gate->n_code)
+		return rc;
+	gate->cave = gate->code[0].addr;
+	gate->code_bytes = (u32)gate->n_code * JOURNAL_TEXT_MAX;
+	rc = adopt_sites(gate, err);
+	if (!rc && !gate->g->hook)
+		rc = callers_find_hook(gate->g, gate->cave, gate->cave + gate->code_bytes, err);
+	return rc;
+}
+
 int gate_recover(struct guest *g, struct err *err)
 {
 	const struct journal_state *s = journal_state(g->journal);
@@ -453,10 +542,8 @@ int gate_recover(struct guest *g, struct err *err)
 		rc = interlock_adopt(g, err);
 	if (!rc)
 		rc = text_from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, err);
-	if (!rc && gate->n_code) {
-		gate->cave = gate->code[0].addr;
-		gate->code_bytes = (u32)gate->n_code * JOURNAL_TEXT_MAX;
-	}
+	if (!rc)
+		rc = adopt(gate, err);
 	if (!rc)
 		rc = finish_call(gate, err);
 	if (rc) {

@@ -52,8 +52,20 @@ bool gate_is_journalled(struct guest *g);
 int gate_close(struct gate *gate, struct err *err);
 
 /**
+ * gate_came - is there a gate that came with the guest's memory? Then enter it in the journal, for gate_recover()
+ * @found_ret: the journal has now what is to be put back
+ *
+ * By its code, byte by byte. Memory that the guest has lent through it, and that no call site led to yet, is not
+ * known and stays. Nothing in the guest is changed. Context: guest lock held, nothing outstanding in the
+ * journal. Return: 0; what the journal returns.
+ */
+must_check int gate_came(struct guest *g, bool *found_ret, struct err *err);
+
+/**
  * gate_recover - undo what a dead daemon's gate left, from the journal
  *
+ * Where the journal has a mailbox, also what the guest has and no list names: the code, call sites that lead to
+ * it, the call that leads through its interlock.
  * An allocation that was under way is finished and entered in the journal. Waits for a borrowed call that is still running. Context: as gate_open().
  */
 must_check int gate_recover(struct guest *g, struct err *err);

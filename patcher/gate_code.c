@@ -10,6 +10,8 @@
 
 #define TEXT_MAX_BYTES (1ull << 30) /* KERNEL_IMAGE_SIZE */
 #define LARGE_PAGE     (2ull << 20)
+/* of the padding before the code: what precedes may be an instruction that ends in int3 bytes */
+#define BEFORE_BYTES 16u
 
 extern const u8 gate_start[], gate_end[], gate_fix_mailbox[], gate_fix_preempt[],
 	gate_fix_current[], gate_fix_ti_flags[], gate_fix_task_flags[], gate_rcu_start[],
@@ -103,19 +105,13 @@ static bool is_padding(struct guest *g, u64 addr, size_t n)
 	       !vm_walk(g->vm, gva(addr + n - 1), &last, NULL) && last.executable;
 }
 
-/* Does the padding that ends at @end hold the code? 16 bytes more in front stay: what precedes may be an
- * instruction that ends in int3 bytes. */
-static bool cave_before(struct gate *gate, u64 end)
-{
-	gate->cave = (end & ~15ull) - gate->code_bytes;
-	return is_padding(gate->g, gate->cave - 16, gate->code_bytes + 16);
-}
-
 /*
  * Where the code goes: after _etext in its page, or in the int3 run before it; or before a 2 MiB boundary, to
- * which entry text and its end are aligned (v6.1 arch/x86/kernel/vmlinux.lds.S ALIGN_ENTRY_TEXT_BEGIN).
+ * which entry text and its end are aligned (v6.1 arch/x86/kernel/vmlinux.lds.S ALIGN_ENTRY_TEXT_BEGIN). The
+ * first that @fits: it is told how many bytes of the padding in front stay.
  */
-int gate_find_cave(struct gate *gate, struct err *err)
+static int find_place(struct gate *gate, bool (*fits)(struct gate *gate, u64 before),
+		      struct err *err)
 {
 	u64 text = kernel_location(gate->g->k)->text.v, etext, end;
 
@@ -123,14 +119,70 @@ int gate_find_cave(struct gate *gate, struct err *err)
 	    etext - text > TEXT_MAX_BYTES)
 		return unsupported(err, "_etext");
 	gate->cave = (etext + 15) & ~15ull;
-	if (gate->cave + gate->code_bytes <= ((etext + PAGE_SIZE - 1) & PAGE_MASK) &&
-	    is_padding(gate->g, gate->cave, gate->code_bytes))
+	if (gate->cave + gate->code_bytes <= ((etext + PAGE_SIZE - 1) & PAGE_MASK) && fits(gate, 0))
 		return 0;
 	for (end = etext; end > text; end = (end - 1) & ~(LARGE_PAGE - 1)) {
-		if (cave_before(gate, end))
+		gate->cave = (end & ~15ull) - gate->code_bytes;
+		if (fits(gate, BEFORE_BYTES))
 			return 0;
 	}
 	return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, etext,
 		       "no %u bytes of padding in kernel text (_etext 0x%llx)", gate->code_bytes,
 		       (unsigned long long)etext);
+}
+
+static bool is_free(struct gate *gate, u64 before)
+{
+	return is_padding(gate->g, gate->cave - before, gate->code_bytes + before);
+}
+
+int gate_find_cave(struct gate *gate, struct err *err)
+{
+	return find_place(gate, is_free, err);
+}
+
+/* What the code lies in the middle of: all of it one byte, or it is not known. */
+static bool padding_around(struct gate *gate, u64 before)
+{
+	u64 from = before ? gate->cave - before : gate->cave + gate->code_bytes;
+	size_t n = (size_t)(before ? before : -from & ~PAGE_MASK);
+	u8 bytes[PAGE_SIZE];
+
+	if (!n || guest_read(gate->g, from, bytes, n, NULL) ||
+	    (bytes[0] != 0 && bytes[0] != 0xcc) || memcmp(bytes, bytes + 1, n - 1))
+		return false;
+	gate->padding = bytes[0];
+	return true;
+}
+
+/* The code that would be made for this place; the guest's call may lead through the interlock already. */
+static int make_for_comparison(struct gate *gate, u8 *code)
+{
+	struct text_change hook = { .len = MCOUNT_INSN_SIZE };
+	struct guest *g = gate->g;
+	bool lent = !g->hook && interlock_was(g, gate_interlock_addr(gate), &hook);
+	int rc;
+
+	if (lent)
+		g->hook = &hook;
+	rc = gate_make_code(gate, code, NULL);
+	if (lent)
+		g->hook = NULL;
+	return rc;
+}
+
+static bool has_code(struct gate *gate, u64 before)
+{
+	u8 found[GATE_MAX_BYTES], code[GATE_MAX_BYTES];
+
+	/* its first instruction, to begin with */
+	return !guest_read(gate->g, gate->cave, found, gate->code_bytes, NULL) &&
+	       found[0] == gate_start[0] && padding_around(gate, before) &&
+	       !make_for_comparison(gate, code) && !memcmp(found, code, gate->code_bytes);
+}
+
+bool gate_find_code(struct gate *gate)
+{
+	gate->code_bytes = gate_code_bytes();
+	return gate->code_bytes <= GATE_MAX_BYTES && !find_place(gate, has_code, NULL);
 }

@@ -35,6 +35,7 @@ struct gate {
 	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX; the interlock's INTERLOCK_BYTES come last */
 	u64 mailbox;
 	u64 seq;
+	u8 padding; /* what was where the code is: gate_find_code() */
 	struct text_change *code;
 	size_t n_code;
 	struct text_change *sites;
@@ -61,5 +62,13 @@ must_check int gate_make_code(struct gate *gate, u8 *code, struct err *err);
  * Return: 0; -ENOSPC (guest.no_room); -ENOTSUP.
  */
 must_check int gate_find_cave(struct gate *gate, struct err *err);
+
+/**
+ * gate_find_code - code of a gate in the guest's text, byte by byte as it would be made, as @gate->cave
+ *
+ * For @gate->mailbox; @gate->code_bytes and @gate->padding are set as well. false: there is none, or the guest has
+ * something other than padding around it.
+ */
+bool gate_find_code(struct gate *gate);
 
 #endif

@@ -11,6 +11,7 @@
 #include "patcher/baseline.h"
 #include "patcher/boot.h"
 #include "patcher/ftrace.h"
+#include "patcher/gate.h"
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
 #include "patcher/interlock.h"
@@ -24,6 +25,7 @@
 #include <string.h>
 #include <time.h>
 
+#define CAME_MAX     4 /* there is one; a guest could have more and more */
 #define LATE_STOP_NS (50 * NSEC_PER_MSEC)
 
 void guest_sleep_ns(u64 ns)
@@ -252,21 +254,24 @@ static void forget_baseline(struct guest *g)
 	g->n_baseline = 0;
 }
 
-/* Call sites as they are; what an agent that came with the memory has armed is put back first. */
+/* Call sites as they are; what came with the memory, an agent or a gate, is put back first. */
 static int take_stock(struct guest *g, struct err *err)
 {
-	bool found = false;
-	int rc;
+	bool found = true;
+	int rc = 0;
 
-	forget_baseline(g);
-	rc = baseline_take(g, err);
-	if (!rc)
+	for (int i = 0; !rc && found; i++) {
+		forget_baseline(g);
+		rc = baseline_take(g, err);
+		if (i == CAME_MAX || rc)
+			return rc;
 		rc = remains_find(g, &found, err);
-	if (rc || !found)
-		return rc;
-	rc = replay(g, err);
-	forget_baseline(g);
-	return rc ? rc : baseline_take(g, err);
+		if (!rc && !found)
+			rc = gate_came(g, &found, err);
+		if (!rc && found)
+			rc = replay(g, err);
+	}
+	return rc;
 }
 
 static void guest_free(struct guest *g)

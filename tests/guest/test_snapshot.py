@@ -168,9 +168,9 @@ def test_taken_when_more_was_armed():
             assert truth.changed(sites)[0], "the snapshot has no armed sites: this test shows nothing"
             with Daemon(state_dir=state) as d:
                 wait_for("the journal is done", lambda d=d: not d.journals(), 60)
-                assert "though no journal told of them" in d.log(), d.log()
                 untouched(g, truth, sites, areas)
                 assert "mixload: ok" in g.run("mixload 2", 120)
+                assert "though no journal told of them" in d.log(), d.log()
                 d.attach(g, "g")
                 traces(d, "g")
                 assert d.delete("/v1/guests/g")["restore"]["verified"]

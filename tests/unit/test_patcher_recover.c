@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * What the journal has, and what it has not, is put back: in which order, and what is given back. On a guest of a
- * few pages of memory: a kernel's text with call sites, the agent's text and data.
+ * What the journal has, and what it has not, is put back: in which order, and what is given back.
  */
 #include "guest-agent/agent_abi.h"
 #include "patcher/agent.h"
@@ -13,6 +12,7 @@
 #include "patcher/remains.h"
 #include "patcher/text.h"
 #include "symbols/kernel.h"
+#include "test_patcher_fake.h"
 #include "vmm/vm.h"
 
 #include <errno.h>
@@ -25,290 +25,6 @@
 
 #include <cmocka.h>
 
-#define KERNEL  0xffffffff81000000ull
-#define PREPARE (KERNEL + 0x2000) /* ftrace_arch_code_modify_prepare() */
-#define HOOK    (PREPARE + 7) /* its call that takes text_mutex */
-#define LOCK    (KERNEL + 0x3000) /* mutex_lock() */
-#define CAVE    (KERNEL + 0x3f00)
-#define MUTEX   0xffffffff82000040ull
-#define NOTES   0xffffffff82001000ull /* vmcoreinfo_data */
-#define BOX     (NOTES + PAGE_SIZE - 128)
-#define TEXT    0xffffffffc0400000ull
-#define DATA    0xffffffffc0800000ull
-#define N_SITES 6u
-#define MAX_LOG 64u
-
-/* The linker has these called instead: see CMakeLists.txt. */
-int __wrap_vm_read(struct vm *vm, gva_t addr, void *buf, size_t len, struct err *err);
-int __wrap_vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len, struct err *err);
-int __wrap_vm_walk(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct err *err);
-int __wrap_vm_pause(struct vm *vm, u64 timeout_ns, struct err *err);
-int __wrap_vm_resume(struct vm *vm, struct err *err);
-int __wrap_vm_write_text(struct vm *vm, const struct vm_text *text, size_t n, struct err *err);
-void __wrap_vm_windows(const struct vm *vm, struct vm_windows *ret);
-int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret);
-bool __wrap_kernel_sym_at(const struct kernel *k, u64 addr, struct kernel_sym *ret);
-int __wrap_kernel_btf_offset(const struct kernel *k, const char *type, const char *path, u32 *ret);
-const struct ftrace_site *__wrap_kernel_sites(const struct kernel *k);
-size_t __wrap_kernel_site_count(const struct kernel *k);
-bool __wrap_kernel_stale(const struct kernel *k);
-
-static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
-
-static struct piece {
-	u64 addr;
-	bool executable;
-	size_t len;
-	u8 bytes[0x4000];
-} pieces[] = {
-	{ .addr = KERNEL },
-	{ .addr = MUTEX & PAGE_MASK },
-	{ .addr = TEXT },
-	{ .addr = DATA },
-};
-
-static struct {
-	struct ftrace_site sites[N_SITES];
-	u64 written[MAX_LOG]; /* text, in this order */
-	size_t n_written;
-	bool paused;
-	struct guest g;
-	char dir[32];
-} fake;
-
-static u8 *at(u64 addr, size_t len)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
-		if (addr >= pieces[i].addr && addr - pieces[i].addr < pieces[i].len &&
-		    len <= pieces[i].len - (addr - pieces[i].addr))
-			return pieces[i].bytes + (addr - pieces[i].addr);
-	}
-	return NULL;
-}
-
-int __wrap_vm_read(struct vm *vm, gva_t addr, void *buf, size_t len, struct err *err)
-{
-	const u8 *p = at(addr.v, len);
-
-	(void)vm;
-	if (!p)
-		return err_set(err, -EFAULT, ERR_GUEST_MEMORY, addr.v, "not mapped");
-	memcpy(buf, p, len);
-	return 0;
-}
-
-int __wrap_vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len, struct err *err)
-{
-	u8 *p = at(addr.v, len);
-
-	(void)vm;
-	(void)err;
-	assert_non_null(p);
-	memcpy(p, buf, len);
-	return 0;
-}
-
-int __wrap_vm_walk(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct err *err)
-{
-	(void)vm;
-	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
-		if (addr.v < pieces[i].addr || addr.v - pieces[i].addr >= pieces[i].len)
-			continue;
-		*ret = (struct vm_mapping){ .executable = pieces[i].executable,
-					    .writable = !pieces[i].executable };
-		return 0;
-	}
-	return err_set(err, -EFAULT, ERR_GUEST_MEMORY, addr.v, "not mapped");
-}
-
-int __wrap_vm_pause(struct vm *vm, u64 timeout_ns, struct err *err)
-{
-	(void)vm;
-	(void)timeout_ns;
-	(void)err;
-	assert_false(fake.paused);
-	fake.paused = true;
-	return 0;
-}
-
-int __wrap_vm_resume(struct vm *vm, struct err *err)
-{
-	(void)vm;
-	(void)err;
-	fake.paused = false;
-	return 0;
-}
-
-int __wrap_vm_write_text(struct vm *vm, const struct vm_text *text, size_t n, struct err *err)
-{
-	(void)vm;
-	(void)err;
-	assert_true(fake.paused);
-	for (size_t i = 0; i < n; i++) {
-		u8 *p = at(text[i].addr.v, text[i].len);
-
-		assert_non_null(p);
-		memcpy(p, text[i].bytes, text[i].len);
-		assert_true(fake.n_written < MAX_LOG);
-		fake.written[fake.n_written++] = text[i].addr.v;
-	}
-	return 0;
-}
-
-void __wrap_vm_windows(const struct vm *vm, struct vm_windows *ret)
-{
-	(void)vm;
-	*ret = (struct vm_windows){ 0 };
-}
-
-int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret)
-{
-	static const struct {
-		const char *name;
-		u64 addr;
-	} syms[] = {
-		{ "ftrace_arch_code_modify_prepare", PREPARE },
-		{ "text_mutex", MUTEX },
-		{ "mutex_lock", LOCK },
-	};
-
-	(void)k;
-	for (size_t i = 0; i < ARRAY_SIZE(syms); i++) {
-		*addr_ret = syms[i].addr;
-		if (!strcmp(name, syms[i].name))
-			return 0;
-	}
-	return -ENOENT;
-}
-
-bool __wrap_kernel_sym_at(const struct kernel *k, u64 addr, struct kernel_sym *ret)
-{
-	(void)k;
-	if (addr < KERNEL || addr >= KERNEL + 0x4000)
-		return false;
-	*ret = (struct kernel_sym){ .name = "f", .addr = addr & ~0xfffull, .size_bytes = 0x100 };
-	return true;
-}
-
-int __wrap_kernel_btf_offset(const struct kernel *k, const char *type, const char *path, u32 *ret)
-{
-	(void)k;
-	*ret = 0;
-	return strcmp(type, "mutex") || strcmp(path, "owner") ? -ENOENT : 0;
-}
-
-const struct ftrace_site *__wrap_kernel_sites(const struct kernel *k)
-{
-	(void)k;
-	return fake.sites;
-}
-
-size_t __wrap_kernel_site_count(const struct kernel *k)
-{
-	(void)k;
-	return N_SITES;
-}
-
-bool __wrap_kernel_stale(const struct kernel *k)
-{
-	(void)k;
-	return false;
-}
-
-static u64 site(size_t i)
-{
-	return KERNEL + 0x100 * (i + 1);
-}
-
-static void call(u64 from, u64 to)
-{
-	assert_int_equal(insn_make_call(from, to, at(from, MCOUNT_INSN_SIZE)), 0);
-}
-
-static bool calls(u64 from, u64 to)
-{
-	u64 target;
-
-	return insn_call_target(from, at(from, MCOUNT_INSN_SIZE), &target) && target == to;
-}
-
-static bool at_rest(size_t i)
-{
-	return !memcmp(at(site(i), sizeof(nop)), nop, sizeof(nop));
-}
-
-/* When was it written? */
-static size_t when(u64 addr)
-{
-	for (size_t i = 0; i < fake.n_written; i++) {
-		if (fake.written[i] == addr)
-			return i;
-	}
-	return SIZE_MAX;
-}
-
-/* One more, of @kind. */
-static void note(u64 addr, u64 old_target, u64 new_target, enum journal_kind kind)
-{
-	struct journal_text t = { .addr = addr, .kind = kind, .len = MCOUNT_INSN_SIZE };
-
-	memcpy(t.old, nop, sizeof(nop));
-	if (old_target)
-		assert_int_equal(insn_make_call(addr, old_target, t.old), 0);
-	assert_int_equal(insn_make_call(addr, new_target, t.new), 0);
-	assert_int_equal(journal_add_text(fake.g.journal, &t, NULL), 0);
-	assert_int_equal(journal_flush(fake.g.journal, NULL), 0);
-}
-
-static size_t n_noted(enum journal_kind kind)
-{
-	const struct journal_state *s = journal_state(fake.g.journal);
-	size_t n = 0;
-
-	for (size_t i = 0; i < s->n_text; i++)
-		n += s->text[i].kind == (u32)kind;
-	return n;
-}
-
-static int setup(void **state)
-{
-	/* mov $MUTEX, %rdi; call mutex_lock */
-	static const u8 prepare[] = { 0x48, 0xc7, 0xc7, 0x40, 0x00, 0x00, 0x82 };
-
-	(void)state;
-	memset(&fake, 0, sizeof(fake));
-	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
-		memset(pieces[i].bytes, 0, sizeof(pieces[i].bytes));
-		pieces[i].len = sizeof(pieces[i].bytes);
-		pieces[i].executable = pieces[i].addr == KERNEL || pieces[i].addr == TEXT;
-	}
-	for (size_t i = 0; i < N_SITES; i++) {
-		fake.sites[i].ip = site(i);
-		memcpy(at(site(i), sizeof(nop)), nop, sizeof(nop));
-	}
-	memcpy(at(PREPARE, sizeof(prepare)), prepare, sizeof(prepare));
-	call(HOOK, LOCK);
-	strcpy(fake.dir, "/tmp/hvf-recover-XXXXXX");
-	assert_non_null(mkdtemp(fake.dir));
-	fake.g.n_baseline = N_SITES;
-	return journal_open(fake.dir, getpid(), 1, &fake.g.journal, NULL);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	free(fake.g.armed);
-	interlock_forget(&fake.g);
-	journal_discard(fake.g.journal);
-	return rmdir(fake.dir);
-}
-
-static void lend(u64 text_bytes, u64 data_bytes)
-{
-	assert_int_equal(
-		journal_agent_came(fake.g.journal, TEXT, text_bytes, DATA, data_bytes, NULL), 0);
-}
-
 /* A snapshot of when more was armed: the journal has the agent, and none of its call sites. */
 static void sites_that_no_journal_has(void **state)
 {
@@ -316,28 +32,28 @@ static void sites_that_no_journal_has(void **state)
 	struct err err = { 0 };
 
 	(void)state;
-	lend(0x3000, 0x4000);
+	fake_lend(0x3000, 0x4000);
 	/* a smaller trace came after: that the journal has */
-	call(site(0), TEXT + 0x10);
-	note(site(0), 0, TEXT + 0x10, JOURNAL_SITE);
+	fake_call(fake_site(0), TEXT + 0x10);
+	fake_note(fake_site(0), 0, TEXT + 0x10, JOURNAL_SITE);
 	assert_int_equal(
 		text_from_journal(&fake.g, JOURNAL_SITE, &fake.g.armed, &fake.g.n_armed, &err), 0);
-	call(site(1), TEXT + 0x10);
-	call(site(4), TEXT + 0x2fff);
-	call(site(2), TEXT + 0x3000); /* not ours */
-	call(site(3), LOCK);
-	call(HOOK, interlock);
-	call(interlock, LOCK); /* as the interlock begins */
+	fake_call(fake_site(1), TEXT + 0x10);
+	fake_call(fake_site(4), TEXT + 0x2fff);
+	fake_call(fake_site(2), TEXT + 0x3000); /* not ours */
+	fake_call(fake_site(3), LOCK);
+	fake_call(HOOK, interlock);
+	fake_call(interlock, LOCK); /* as the interlock begins */
 	assert_int_equal(callers_let_go(&fake.g, &err), -EBUSY);
 	assert_int_equal(ftrace_make_nop(&fake.g, NULL, &err), 0);
 	assert_int_equal(fake.n_written, 1);
 	assert_int_equal(callers_let_go(&fake.g, &err), 0);
-	assert_true(at_rest(0) && at_rest(1) && at_rest(4));
-	assert_true(calls(HOOK, LOCK));
-	assert_true(calls(site(2), TEXT + 0x3000) && calls(site(3), LOCK));
+	assert_true(fake_at_rest(0) && fake_at_rest(1) && fake_at_rest(4));
+	assert_true(fake_calls(HOOK, LOCK));
+	assert_true(fake_calls(fake_site(2), TEXT + 0x3000) && fake_calls(fake_site(3), LOCK));
 	assert_int_equal(fake.n_written, 4);
-	assert_int_equal(when(HOOK), 3); /* until the last site is back */
-	assert_int_equal(n_noted(JOURNAL_SITE) + n_noted(JOURNAL_INTERLOCK), 0);
+	assert_int_equal(fake_when(HOOK), 3); /* until the last site is back */
+	assert_int_equal(fake_n_noted(JOURNAL_SITE) + fake_n_noted(JOURNAL_INTERLOCK), 0);
 	assert_null(fake.g.hook);
 	assert_int_equal(fake.g.n_armed, 0);
 	/* and once more: there is nothing */
@@ -351,19 +67,19 @@ static void a_hook_that_no_journal_has(void **state)
 	struct err err = { 0 };
 
 	(void)state;
-	lend(0x3000, 0x4000);
-	call(HOOK, TEXT + 0x2000);
-	call(site(0), TEXT + 0x10);
+	fake_lend(0x3000, 0x4000);
+	fake_call(HOOK, TEXT + 0x2000);
+	fake_call(fake_site(0), TEXT + 0x10);
 	assert_int_equal(callers_let_go(&fake.g, &err), -EINVAL);
 	assert_int_equal(err.code, ERR_GUEST_CHANGED);
 	assert_int_equal(fake.n_written, 0);
 	free(fake.g.armed);
 	fake.g.armed = NULL;
 	fake.g.n_armed = 0;
-	call(TEXT + 0x2000, LOCK);
-	memcpy(at(site(0), sizeof(nop)), nop, sizeof(nop));
+	fake_call(TEXT + 0x2000, LOCK);
+	memcpy(fake_at(fake_site(0), sizeof(fake_nop)), fake_nop, sizeof(fake_nop));
 	assert_int_equal(callers_let_go(&fake.g, &err), 0);
-	assert_true(calls(HOOK, LOCK));
+	assert_true(fake_calls(HOOK, LOCK));
 	assert_int_equal(fake.n_written, 1);
 }
 
@@ -380,15 +96,15 @@ static struct agent_header put_header(void)
 	assert_int_equal(agent_layout(&h), 0);
 	h.text = TEXT;
 	h.data = DATA;
-	memcpy(at(DATA, sizeof(h)), &h, sizeof(h));
+	memcpy(fake_at(DATA, sizeof(h)), &h, sizeof(h));
 	return h;
 }
 
-static struct piece *piece_of(u64 addr)
+static struct fake_piece *piece_of(u64 addr)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
-		if (pieces[i].addr == addr)
-			return &pieces[i];
+	for (size_t i = 0; i < ARRAY_SIZE(fake_pieces); i++) {
+		if (fake_pieces[i].addr == addr)
+			return &fake_pieces[i];
 	}
 	return NULL;
 }
@@ -401,7 +117,7 @@ static void lent_is_there_by_its_header(void **state)
 
 	(void)state;
 	assert_true(remains_journalled_stays(&fake.g)); /* there is nothing */
-	lend(text_bytes, agent_data_bytes(&h));
+	fake_lend(text_bytes, agent_data_bytes(&h));
 	assert_true(remains_journalled_stays(&fake.g));
 	/* as it is given back: no more executable, and then freed */
 	piece_of(TEXT)->executable = false;
@@ -409,20 +125,20 @@ static void lent_is_there_by_its_header(void **state)
 	assert_int_equal(journal_freed(fake.g.journal, JOURNAL_AGENT_TEXT, NULL), 0);
 	assert_true(remains_journalled_stays(&fake.g));
 	/* another module's data lies there now */
-	lend(text_bytes, agent_data_bytes(&h));
-	memset(at(DATA, sizeof(h)), 0x5a, sizeof(h));
+	fake_lend(text_bytes, agent_data_bytes(&h));
+	memset(fake_at(DATA, sizeof(h)), 0x5a, sizeof(h));
 	assert_false(remains_journalled_stays(&fake.g));
 	piece_of(TEXT)->executable = true;
 	assert_false(remains_journalled_stays(&fake.g));
 	/* another agent's: elsewhere, or of another size */
 	h.data = DATA + PAGE_SIZE;
-	memcpy(at(DATA, sizeof(h)), &h, sizeof(h));
+	memcpy(fake_at(DATA, sizeof(h)), &h, sizeof(h));
 	assert_false(remains_journalled_stays(&fake.g));
 	put_header();
-	lend(text_bytes, agent_data_bytes(&h) + PAGE_SIZE);
+	fake_lend(text_bytes, agent_data_bytes(&h) + PAGE_SIZE);
 	assert_false(remains_journalled_stays(&fake.g));
 	/* nothing at all */
-	lend(text_bytes, agent_data_bytes(&h));
+	fake_lend(text_bytes, agent_data_bytes(&h));
 	piece_of(TEXT)->len = 0;
 	assert_false(remains_journalled_stays(&fake.g));
 	piece_of(TEXT)->len = sizeof(piece_of(TEXT)->bytes);
@@ -436,8 +152,8 @@ static void lent_is_there_by_its_header(void **state)
 
 static void mailbox(u32 box_state, u64 seq)
 {
-	memcpy(at(BOX, 4), &box_state, sizeof(box_state));
-	memcpy(at(BOX + 56, 8), &seq, sizeof(seq));
+	memcpy(fake_at(BOX, 4), &box_state, sizeof(box_state));
+	memcpy(fake_at(BOX + 56, 8), &seq, sizeof(seq));
 }
 
 /* While an agent is loaded it has no header yet: the gate's last call is the proof. */
@@ -489,43 +205,171 @@ static void the_gate_keeps_its_interlock(void **state)
 
 	(void)state;
 	assert_int_equal(journal_mailbox(g->journal, BOX, NULL), 0);
-	note(HOOK, LOCK, CAVE + 0x40, JOURNAL_INTERLOCK);
+	fake_note(HOOK, LOCK, CAVE + 0x40, JOURNAL_INTERLOCK);
 	for (size_t i = 2; i < N_SITES; i++) {
-		note(site(i), 0, CAVE, JOURNAL_GATE_SITE);
-		call(site(i), CAVE);
+		fake_note(fake_site(i), 0, CAVE, JOURNAL_GATE_SITE);
+		fake_call(fake_site(i), CAVE);
 	}
-	call(HOOK, CAVE + 0x40);
+	fake_call(HOOK, CAVE + 0x40);
 	assert_int_equal(interlock_adopt(g, &err), 0);
 	assert_non_null(g->hook);
 	/* as at the detach: nothing is armed, the interlock may be all that is left */
 	assert_int_equal(ftrace_make_nop(g, NULL, &err), 0);
 	assert_int_equal(fake.n_written, 0);
 	/* and with sites of its own */
-	note(site(0), 0, TEXT, JOURNAL_SITE);
-	call(site(0), TEXT);
+	fake_note(fake_site(0), 0, TEXT, JOURNAL_SITE);
+	fake_call(fake_site(0), TEXT);
 	assert_int_equal(text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, &err), 0);
 	assert_int_equal(ftrace_make_nop(g, NULL, &err), 0);
-	assert_true(at_rest(0));
-	assert_true(calls(HOOK, CAVE + 0x40));
+	assert_true(fake_at_rest(0));
+	assert_true(fake_calls(HOOK, CAVE + 0x40));
 	assert_int_equal(fake.n_written, 1);
-	assert_int_equal(n_noted(JOURNAL_INTERLOCK), 1);
+	assert_int_equal(fake_n_noted(JOURNAL_INTERLOCK), 1);
 	/* the gate's own way */
 	assert_int_equal(gate_recover(g, &err), 0);
 	for (size_t i = 2; i < N_SITES; i++)
-		assert_true(at_rest(i) && when(site(i)) < when(HOOK));
-	assert_true(calls(HOOK, LOCK));
+		assert_true(fake_at_rest(i) && fake_when(fake_site(i)) < fake_when(HOOK));
+	assert_true(fake_calls(HOOK, LOCK));
 	assert_null(g->hook);
 	assert_false(journal_outstanding(g->journal));
+}
+
+static void copy(u8 *to, bool back)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fake_pieces); i++) {
+		u8 *at_copy = to + i * sizeof(fake_pieces[i].bytes);
+
+		if (back)
+			memcpy(fake_pieces[i].bytes, at_copy, sizeof(fake_pieces[i].bytes));
+		else
+			memcpy(at_copy, fake_pieces[i].bytes, sizeof(fake_pieces[i].bytes));
+	}
+}
+
+static bool is_as(const u8 *was)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(fake_pieces); i++) {
+		if (memcmp(fake_pieces[i].bytes, was + i * sizeof(fake_pieces[i].bytes),
+			   sizeof(fake_pieces[i].bytes)))
+			return false;
+	}
+	return true;
+}
+
+/* Memory that was saved while a gate was open, and what the gate was opened in. */
+static void open_gate(u8 *clean, u8 *open)
+{
+	struct gate *gate;
+	struct err err = { 0 };
+
+	copy(clean, false);
+	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
+	copy(open, false);
+	assert_int_equal(gate_close(gate, &err), 0);
+	assert_true(is_as(clean));
+	assert_false(journal_outstanding(fake.g.journal));
+	copy(open, true);
+	fake.n_written = 0;
+	for (size_t i = 1; i < N_SITES; i++)
+		assert_false(fake_at_rest(i));
+	assert_false(fake_calls(HOOK, LOCK));
+}
+
+static void came(const u8 *clean)
+{
+	struct err err = { 0 };
+	bool found;
+
+	assert_int_equal(gate_came(&fake.g, &found, &err), 0);
+	assert_true(found);
+	assert_true(journal_outstanding(fake.g.journal));
+	assert_int_equal(gate_recover(&fake.g, &err), 0);
+	assert_true(is_as(clean));
+	assert_false(journal_outstanding(fake.g.journal));
+	assert_int_equal(gate_came(&fake.g, &found, &err), 0);
+	assert_false(found);
+}
+
+/* No journal has it, and it is put back: all of it, or what there is of it. */
+static void a_gate_that_came(void **state)
+{
+	static u8 clean[sizeof(fake_pieces)], open[sizeof(fake_pieces)];
+	u64 cave;
+	size_t n = 0;
+	u8 *code;
+	struct err err = { 0 };
+	bool found;
+
+	(void)state;
+	assert_int_equal(gate_came(&fake.g, &found, &err), 0);
+	assert_false(found);
+	open_gate(clean, open);
+	assert_true(insn_call_target(fake_site(1), fake_at(fake_site(1), MCOUNT_INSN_SIZE), &cave));
+	came(clean);
+	/* taken before its sites were in; with a job that nobody had come by for; its call sites were another's */
+	copy(open, true);
+	for (size_t i = 1; i < N_SITES; i++)
+		memcpy(fake_at(fake_site(i), sizeof(fake_nop)), fake_nop, sizeof(fake_nop));
+	mailbox(1, 0x1234567890);
+	came(clean);
+	copy(open, true);
+	fake_call(HOOK, LOCK);
+	came(clean);
+	/* one byte, and it is not a gate of ours */
+	copy(open, true);
+	code = fake_at(cave, 1);
+	for (size_t i = 0; i < PAGE_SIZE - (cave & ~PAGE_MASK); i++) {
+		if (!code[i]) /* as is the padding */
+			continue;
+		n++;
+		code[i] ^= 0x55;
+		assert_int_equal(gate_came(&fake.g, &found, &err), 0);
+		assert_false(found);
+		code[i] ^= 0x55;
+	}
+	assert_true(n > 200);
+	/* nor is it known what was there, where something else is around it */
+	*fake_at((cave | ~PAGE_MASK) - 3, 1) ^= 0x55;
+	assert_int_equal(gate_came(&fake.g, &found, &err), 0);
+	assert_false(found);
+}
+
+/* A gate that the journal has, and call sites that led to it at another time. */
+static void more_gate_sites_than_the_journal_has(void **state)
+{
+	static u8 clean[sizeof(fake_pieces)], open[sizeof(fake_pieces)];
+	struct err err = { 0 };
+	u64 cave;
+
+	(void)state;
+	open_gate(clean, open);
+	assert_true(insn_call_target(fake_site(1), fake_at(fake_site(1), MCOUNT_INSN_SIZE), &cave));
+	assert_int_equal(journal_mailbox(fake.g.journal, BOX, NULL), 0);
+	fake_note(fake_site(2), 0, cave, JOURNAL_GATE_SITE);
+	assert_int_equal(gate_recover(&fake.g, &err), 0);
+	assert_true(is_as(clean));
+	assert_false(journal_outstanding(fake.g.journal));
+	/* the code last of all text, and the hook after the sites */
+	for (size_t i = 1; i < N_SITES; i++)
+		assert_true(fake_when(fake_site(i)) < fake_when(HOOK));
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(sites_that_no_journal_has, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_hook_that_no_journal_has, setup, teardown),
-		cmocka_unit_test_setup_teardown(lent_is_there_by_its_header, setup, teardown),
-		cmocka_unit_test_setup_teardown(lent_is_there_by_the_mailbox, setup, teardown),
-		cmocka_unit_test_setup_teardown(the_gate_keeps_its_interlock, setup, teardown),
+		cmocka_unit_test_setup_teardown(sites_that_no_journal_has, fake_setup,
+						fake_teardown),
+		cmocka_unit_test_setup_teardown(a_hook_that_no_journal_has, fake_setup,
+						fake_teardown),
+		cmocka_unit_test_setup_teardown(lent_is_there_by_its_header, fake_setup,
+						fake_teardown),
+		cmocka_unit_test_setup_teardown(lent_is_there_by_the_mailbox, fake_setup,
+						fake_teardown),
+		cmocka_unit_test_setup_teardown(the_gate_keeps_its_interlock, fake_setup,
+						fake_teardown),
+		cmocka_unit_test_setup_teardown(a_gate_that_came, fake_setup, fake_teardown),
+		cmocka_unit_test_setup_teardown(more_gate_sites_than_the_journal_has, fake_setup,
+						fake_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
