@@ -20,6 +20,7 @@
 	X(ERR_TARGET_NO_PROCESS, "target.no_process",          404, "look for the VMM's process with pgrep -a qemu")        \
 	X(ERR_TARGET_NOT_VMM,    "target.not_a_vmm",           422, "name a process that runs a virtual machine")           \
 	X(ERR_TARGET_PERMISSION, "target.permission",          403, "the daemon needs CAP_SYS_PTRACE over the VMM")         \
+	X(ERR_TARGET_SOCKET,     "target.untrusted_socket",    403, "name a socket of root's or of the daemon's user, in directories that nobody else may change") \
 	X(ERR_TARGET_TCG_PID,    "target.tcg_needs_qmp",       422, "attach with qemu:QMP-SOCKET; TCG caches guest code")   \
 	X(ERR_TARGET_GDB_BUSY,   "target.gdbstub_busy",        409, "close the debugger that uses QEMU's gdbstub")          \
 	X(ERR_TARGET_NO_LIBVIRT, "target.no_libvirt",          422, "install libvirt's client library (libvirt0), or use qemu: or pid:") \

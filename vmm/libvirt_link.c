@@ -18,6 +18,7 @@
 #define KEEP_ALIVE_N 3
 #define CLOSE_NS     (2 * NSEC_PER_SEC) /* an orderly goodbye is waited for */
 #define N_EVENTS     2
+#define LEFT_MAX     16u
 
 enum job {
 	JOB_NONE,
@@ -36,6 +37,7 @@ struct lv_link {
 	unsigned refs; /* the owner, the thread, each callback that is registered */
 	bool quit;
 	bool thread_ended;
+	bool left; /* closed, and the thread still waits for libvirt: in n_left */
 	enum job job;
 	char *command; /* NULL: only connect */
 	char *answer;
@@ -57,6 +59,8 @@ struct lv_link {
 	int stopped; /* detail of the event of its end, + 1 */
 	u32 serial;
 };
+
+static unsigned n_left; /* atomic */
 
 /* A reference less; the lock is held, and is not after. */
 static void unref_unlock(struct lv_link *l)
@@ -299,10 +303,13 @@ static int find_domain(struct lv_link *l, struct err *err)
 
 static int connect_now(struct lv_link *l, struct err *err)
 {
+	char uri[LV_URI_BYTES];
 	const char *type;
-	int rc;
+	int rc = lv_target_uri(&l->target, uri, err);
 
-	l->conn = l->lib->open(l->target.uri);
+	if (rc < 0)
+		return rc;
+	l->conn = l->lib->open(uri);
 	if (!l->conn)
 		return lib_failed(l, "connecting", err);
 	type = l->lib->type(l->conn);
@@ -393,6 +400,8 @@ static void *run_thread(void *arg)
 	lv_loop_put(l->lib);
 	pthread_mutex_lock(&l->lock);
 	l->thread_ended = true;
+	if (l->left)
+		__atomic_fetch_sub(&n_left, 1, __ATOMIC_ACQ_REL);
 	unref_unlock(l);
 	return NULL;
 }
@@ -486,6 +495,12 @@ int lv_link_open(const struct lv_target *target, u64 timeout_ns, struct lv_link 
 
 	if (rc < 0)
 		return rc;
+	if (__atomic_load_n(&n_left, __ATOMIC_ACQUIRE) >= LEFT_MAX)
+		return err_set(
+			err, -EAGAIN, ERR_LIBVIRT, 0,
+			"libvirt owes answers to %u attempts that nobody waits for any more; "
+			"until one comes no further one is made",
+			LEFT_MAX);
 	l = calloc(1, sizeof(*l));
 	if (!l)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a connection");
@@ -521,9 +536,12 @@ void lv_link_close(struct lv_link *l)
 	pthread_cond_broadcast(&l->changed);
 	while (rc == 0 && l->refs > 1 && !l->thread_ended)
 		rc = pthread_cond_timedwait(&l->changed, &l->lock, &deadline);
-	if (rc != 0)
+	if (rc != 0) {
+		l->left = true;
+		__atomic_fetch_add(&n_left, 1, __ATOMIC_ACQ_REL);
 		log_warn("domain %s: libvirt still owes an answer; its connection closes then",
 			 l->target.domain);
+	}
 	unref_unlock(l);
 }
 

@@ -12,9 +12,11 @@
 
 struct lv_link;
 
+#define LV_URI_BYTES 128
+
 /* What stands behind "libvirt:" in a target. */
 struct lv_target {
-	char uri[128];
+	char uri[LV_URI_BYTES];
 	char domain[128]; /* name or UUID */
 };
 
@@ -36,11 +38,22 @@ enum lv_run {
 must_check int lv_target_parse(const char *arg, struct lv_target *ret, struct err *err);
 
 /**
+ * lv_target_uri - what to give libvirt for @t's connection now
+ *
+ * A socket that the target names must be root's or the daemon's user's, as must be who listens there and each directory
+ * on the way, and in those nobody else may put another there. Context: waits for nobody. Return: 0; -EACCES
+ * (target.untrusted_socket); -ENOTCONN nothing is there (libvirt.unreachable); -EINVAL (target.syntax).
+ */
+must_check int lv_target_uri(const struct lv_target *t, char uri_ret[LV_URI_BYTES],
+			     struct err *err);
+
+/**
  * lv_link_open - connect, find the domain, learn its UUID
  *
  * Return: 0; -ENOTSUP (target.no_libvirt); -ENOTCONN (libvirt.unreachable); -EACCES
  * (target.permission); -ENOENT (target.no_domain); -EBUSY (target.not_running); -ENODEV
- * (target.not_a_vmm) no QEMU connection; -ETIMEDOUT (vmm.timeout); -ENOMEM.
+ * (target.not_a_vmm) no QEMU connection; -ETIMEDOUT (vmm.timeout); -ENOMEM; what lv_target_uri() returns; -EAGAIN
+ * (libvirt.unreachable) it owes too many answers by now: each keeps a thread of ours.
  */
 must_check int lv_link_open(const struct lv_target *target, u64 timeout_ns, struct lv_link **ret,
 			    struct err *err);

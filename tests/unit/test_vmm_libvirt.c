@@ -13,7 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -26,12 +30,13 @@ static int setup(void **state)
 	(void)state;
 	lv_lib_fake(&fake_lib);
 	fake_lock();
-	fake.refuse = fake.alive = fake.hang = fake.gone = false;
+	fake.refuse = fake.alive = fake.hang = fake.hang_open = fake.gone = false;
 	fake.id = 3;
 	fake.type = "QEMU";
 	fake.answer = NULL;
 	fake.error = 0;
-	fake.n_open = fake.n_closed = fake.n_commands = fake.n_dom = fake.n_events = 0;
+	fake.n_tries = fake.n_open = fake.n_closed = fake.n_commands = fake.n_dom = fake.n_events =
+		0;
 	fake_unlock();
 	return 0;
 }
@@ -87,6 +92,17 @@ static void expect_open_error(const char *domain, int no, enum err_code code)
 	assert_int_equal(err.code, code);
 	assert_true(err.msg[0]);
 	assert_null(l);
+}
+
+static const struct lv_target vm_target = { .uri = "qemu:///system", .domain = "vm" };
+
+static void *attempt(void *arg)
+{
+	struct lv_link *l;
+
+	(void)arg;
+	assert_int_equal(lv_link_open(&vm_target, SHORT, &l, NULL), -ETIMEDOUT);
+	return NULL;
 }
 
 static void targets(void **state)
@@ -363,6 +379,121 @@ static void closed_while_libvirtd_hangs(void **state)
 	assert_int_equal(closed, 1);
 }
 
+/* It accepts and says nothing: each attempt keeps a thread, so there is an end to them, until it answers. */
+static void a_libvirtd_that_never_answers(void **state)
+{
+	enum {
+		AT_ONCE = 24
+	};
+	struct timespec nap = { 0, 5000000 };
+	pthread_t thread[AT_ONCE];
+	struct lv_link *l = NULL;
+	struct err err = { 0 };
+	int rc = -EAGAIN;
+
+	(void)state;
+	fake_lock();
+	fake.hang_open = true;
+	fake_unlock();
+	/* none is refused that does not know of the others yet */
+	for (size_t i = 0; i < AT_ONCE; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, attempt, NULL), 0);
+	for (size_t i = 0; i < AT_ONCE; i++)
+		pthread_join(thread[i], NULL);
+	assert_int_equal(fake.n_tries, AT_ONCE);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(lv_link_open(&vm_target, SECOND, &l, &err), -EAGAIN);
+		assert_int_equal(err.code, ERR_LIBVIRT);
+	}
+	assert_int_equal(fake.n_tries, AT_ONCE);
+	fake_lock();
+	fake.hang_open = false;
+	fake_unlock();
+	for (int i = 0; i < 400 && rc == -EAGAIN; i++) {
+		nanosleep(&nap, NULL);
+		rc = lv_link_open(&vm_target, SECOND, &l, &err);
+	}
+	assert_int_equal(rc, 0);
+	lv_link_close(l);
+	for (unsigned closed = 0; closed <= AT_ONCE;) {
+		nanosleep(&nap, NULL);
+		fake_lock();
+		closed = fake.n_closed;
+		fake_unlock();
+	}
+}
+
+/* Who listens at @path as user @uid; NULL: it cannot be done. */
+static int listen_as(const char *path, uid_t uid)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), rc;
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	unlink(path);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	assert_int_equal(seteuid(uid), 0); /* the kernel keeps who calls listen() */
+	rc = listen(fd, 8);
+	assert_int_equal(seteuid(0), 0);
+	assert_int_equal(rc, 0);
+	return fd;
+}
+
+static void expect_uri(const char *socket, const char *real, int no, enum err_code code)
+{
+	struct lv_target t = { .domain = "vm" };
+	char uri[LV_URI_BYTES], want[300];
+	struct err err = { 0 };
+	int rc;
+
+	snprintf(t.uri, sizeof(t.uri), "qemu+unix:///system?socket=%s", socket);
+	rc = lv_target_uri(&t, uri, &err);
+	if (rc != no || (no && err.code != code))
+		fail_msg("%s: %d %s", socket, rc, err.msg);
+	snprintf(want, sizeof(want), "qemu+unix:///system?socket=%s", real);
+	if (!no)
+		assert_string_equal(uri, want);
+}
+
+static void whose_socket(void **state)
+{
+	char dir[] = "/tmp/hvf-lv-XXXXXX", path[64], link[64];
+	const uid_t other = 12345;
+	int fd;
+
+	(void)state;
+	if (geteuid() != 0)
+		skip(); /* needs another user */
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/sock", dir);
+	snprintf(link, sizeof(link), "%s/link", dir);
+	expect_uri(path, NULL, -ENOTCONN, ERR_LIBVIRT);
+	fd = listen_as(path, 0);
+	expect_uri(path, path, 0, ERR_NONE);
+	assert_int_equal(symlink(path, link), 0);
+	expect_uri(link, path, 0, ERR_NONE);
+	/* somebody else's, by any of its marks */
+	assert_int_equal(chown(path, other, other), 0);
+	expect_uri(path, NULL, -EACCES, ERR_TARGET_SOCKET);
+	expect_uri(link, NULL, -EACCES, ERR_TARGET_SOCKET);
+	assert_int_equal(chown(path, 0, 0), 0);
+	assert_int_equal(chown(dir, other, other), 0);
+	expect_uri(path, NULL, -EACCES, ERR_TARGET_SOCKET);
+	assert_int_equal(chown(dir, 0, 0), 0);
+	assert_int_equal(chmod(dir, 0777), 0);
+	expect_uri(path, NULL, -EACCES, ERR_TARGET_SOCKET);
+	assert_int_equal(chmod(dir, 01777), 0);
+	expect_uri(path, path, 0, ERR_NONE);
+	close(fd);
+	expect_uri(path, NULL, -ENOTCONN, ERR_LIBVIRT); /* nobody listens */
+	fd = listen_as(path, other);
+	expect_uri(path, NULL, -EACCES, ERR_TARGET_SOCKET);
+	close(fd);
+	unlink(path);
+	unlink(link);
+	rmdir(dir);
+}
+
 static void events_say_the_state(void **state)
 {
 	static const struct {
@@ -451,6 +582,8 @@ int main(void)
 		TEST(the_domain_is_gone_when_it_comes_back),
 		TEST(a_libvirtd_that_hangs),
 		TEST(closed_while_libvirtd_hangs),
+		TEST(a_libvirtd_that_never_answers),
+		cmocka_unit_test(whose_socket),
 		TEST(events_say_the_state),
 		TEST(why_it_ended_is_kept),
 		TEST(no_event_after_loss_is_believed),

@@ -41,6 +41,9 @@ static struct lv_conn *fake_open(const char *uri)
 
 	assert_string_equal(uri, "qemu:///system");
 	fake_lock();
+	fake.n_tries++;
+	while (fake.hang_open)
+		pthread_cond_wait(&fake.changed, &fake.lock);
 	if (!fake.refuse) {
 		fake.alive = true;
 		fake.n_open++;

@@ -16,12 +16,13 @@ struct fake_libvirt {
 	bool refuse; /* new connections */
 	bool alive; /* the connection */
 	bool hang; /* monitor commands wait while this is set */
+	bool hang_open; /* whoever connects waits while this is set */
 	bool gone; /* the domain is not known any more */
 	unsigned id;
 	const char *type;
 	const char *answer; /* of a monitor command; NULL: an error */
 	int error;
-	unsigned n_open, n_closed, n_commands, n_dom;
+	unsigned n_tries, n_open, n_closed, n_commands, n_dom;
 	char command[512]; /* the last one */
 	lv_lifecycle_cb lifecycle;
 	lv_free_cb free_arg;
