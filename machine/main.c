@@ -15,7 +15,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
@@ -232,9 +231,7 @@ int main(int argc, char **argv)
 	struct options o;
 	int status, out_fd = -1;
 
-	/* an arena of a thread's own is trimmed by the C library with an open(), a new one may ask for the CPUs:
-	 * neither is allowed once the guest runs */
-	mallopt(M_ARENA_MAX, 1);
+	sandbox_prepare();
 	status = options_parse(argc, argv, &o);
 	if (status == -1 && o.daemonize)
 		status = daemonize(&ready);

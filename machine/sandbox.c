@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/if_tun.h>
 #include <linux/kvm.h>
+#include <malloc.h>
 #include <seccomp.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -144,6 +145,12 @@ static int allow_all(scmp_filter_ctx ctx, const struct sandbox *s)
 	if (!rc)
 		rc = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(tgkill), 1, own_process);
 	return rc;
+}
+
+void sandbox_prepare(void)
+{
+	/* an arena of a thread's own is trimmed by the C library with an open(), a new one may ask for the CPUs */
+	mallopt(M_ARENA_MAX, 1);
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -13,6 +13,9 @@ struct sandbox {
 	bool net, vsock;
 };
 
+/** sandbox_prepare - so that the C library asks for nothing that is not allowed. Context: before any thread. */
+void sandbox_prepare(void);
+
 /**
  * sandbox_enter - from here on the process may do what a running guest needs, and nothing else
  *

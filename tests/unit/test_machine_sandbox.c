@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/if_tun.h>
 #include <linux/kvm.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -57,6 +58,60 @@ static void guests_work(void)
 	/* what stdio asks is answered, not punished */
 	if (isatty(0))
 		_exit(3);
+}
+
+/* Threads are there before the process is confined, and need memory after. */
+static pthread_barrier_t confined;
+
+static void *use_heap(void *arg)
+{
+	void *p[64];
+
+	pthread_barrier_wait(&confined);
+	for (int round = 0; round < 8; round++) {
+		for (size_t i = 0; i < ARRAY_SIZE(p); i++)
+			p[i] = malloc(100000);
+		for (size_t i = ARRAY_SIZE(p); i--;)
+			free(p[i]);
+	}
+	return arg;
+}
+
+static void heaps_of_threads(void)
+{
+	enum {
+		N = 4
+	};
+	struct err err = { 0 };
+	pthread_t t[N];
+
+	pthread_barrier_init(&confined, NULL, N + 1);
+	for (size_t i = 0; i < N; i++) {
+		if (pthread_create(&t[i], NULL, use_heap, NULL))
+			_exit(4);
+	}
+	if (sandbox_enter(&least, &err) < 0)
+		_exit(5);
+	pthread_barrier_wait(&confined);
+	for (size_t i = 0; i < N; i++)
+		pthread_join(t[i], NULL);
+	_exit(0);
+}
+
+/* The C library trims the arena of a thread of its own with an open(): there must be none. */
+static void test_threads_have_no_arenas(void **state)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	(void)state;
+	if (pid == 0) {
+		sandbox_prepare();
+		heaps_of_threads();
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void open_file(void)
@@ -190,6 +245,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_guest_goes_on),
+		cmocka_unit_test(test_threads_have_no_arenas),
 		cmocka_unit_test(test_rest_is_refused),
 		cmocka_unit_test(test_each_device_its_own),
 		cmocka_unit_test(test_slots_of_its_own),
