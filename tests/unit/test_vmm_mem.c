@@ -231,6 +231,67 @@ static void what_was_unplugged_is_not_read(void **state)
 	detach(vm);
 }
 
+/* RAM as the VMM says it is now: one region, a page further each time, and some that stays. */
+static u64 plugged_at;
+
+static int list_plugged(struct vm *vm, struct err *err)
+{
+	int rc = vm_mem_add(vm, gpa(BASE), 4096, (u64)(uintptr_t)ram, err);
+
+	return rc ? rc
+		  : vm_mem_add(vm, gpa(BASE + plugged_at), 4096, (u64)(uintptr_t)ram + plugged_at,
+			       err);
+}
+
+static bool look(struct vm *vm)
+{
+	vm->ram_listed_ns = 0; /* as if it were long ago */
+	return vm_more_ram(vm);
+}
+
+/* What went and was mapped here stays so until the end, as somebody may look there: of so many, and no more. */
+static void ram_that_comes_and_goes(void **state)
+{
+	static const struct vm_ops ops = { .name = "test", .list_ram = list_plugged };
+	struct vm *vm = attached();
+	u8 byte;
+
+	(void)state;
+	vm->ops = &ops;
+	vm->n_ram = 0;
+	plugged_at = 4096;
+	assert_true(look(vm));
+	assert_int_equal(vm->n_ram, 2);
+	for (u64 i = 0; i < VM_MAX_RAM; i++) {
+		vm->ram[1].map = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		assert_true(vm->ram[1].map != MAP_FAILED);
+		plugged_at += 8192;
+		assert_true(look(vm));
+		assert_int_equal(vm->n_gone_ram, i + 1);
+		assert_false(look(vm)); /* nothing has changed since */
+	}
+	/* one more has no place: the RAM that is known stays, with its mapping, and so it is each time */
+	vm->ram[1].map = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	plugged_at += 8192;
+	for (int i = 0; i < 3; i++) {
+		assert_false(look(vm));
+		assert_int_equal(vm->n_gone_ram, VM_MAX_RAM);
+		assert_int_equal(vm->n_ram, 2);
+		assert_int_equal(vm->ram[1].ram.base.v, BASE + plugged_at - 8192);
+		byte = *(volatile u8 *)vm->ram[1].map; /* still mapped */
+		assert_int_equal(byte, 0);
+	}
+	/* one that was never mapped needs none */
+	munmap(vm->ram[1].map, 4096);
+	vm->ram[1].map = NULL;
+	assert_true(look(vm));
+	assert_int_equal(vm->ram[1].ram.base.v, BASE + plugged_at);
+	vm_more_ram_close(vm);
+	assert_int_equal(vm->n_gone_ram, 0);
+	vm_mem_close(vm);
+	detach(vm);
+}
+
 static void of_a_process_that_ended(void **state)
 {
 	struct vm_phys_text t[2] = { piece(100, 5, 1), piece(200, 5, 2) };
@@ -249,6 +310,7 @@ int main(void)
 		cmocka_unit_test(every_byte_between_is_left),
 		cmocka_unit_test(everything_at_once),
 		cmocka_unit_test(what_was_unplugged_is_not_read),
+		cmocka_unit_test(ram_that_comes_and_goes),
 		cmocka_unit_test(of_a_process_that_ended),
 	};
 
