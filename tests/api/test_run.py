@@ -83,7 +83,8 @@ class FromBoot(RunCase):
         path = self.d.dir / "boot.hvft"
         for args, why in ((("--func-stack",), b"--func-stack needs functions"),
                           (("--stack-depth", "3"), b"--stack-depth needs --func-stack"),
-                          (("-o", path, "--persistent"), b"a recording is of one kernel: no --persistent with -o"),
+                          (("-o", path, "--persistent"),
+                           b"a recording is of one kernel: no --persistent with -o"),
                           (("-o", path, "--format", "json"), b"--format and -O are of what is shown"),
                           (("-o", path, "-p", "function_graph", "-O", "funcgraph-proc"),
                            b"--format and -O are of what is shown")):

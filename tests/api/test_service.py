@@ -81,7 +81,7 @@ class Activation(TestCase):
         given = re.findall(r"--cap-add=(\w+)", (TOP / "packaging/README.md").read_text())
         self.assertEqual({f"CAP_{x}" for x in given}, has)
         manual = (TOP / "docs/man/hvftraced.8.scd").read_text()
-        section = re.search(r"^# UNDER A SERVICE MANAGER\n(.*?)^# ", manual, re.MULTILINE | re.DOTALL).group(1)
+        section = re.search(r"^# UNDER A SERVICE MANAGER\n(.*?)^# ", manual, re.M | re.S).group(1)
         self.assertEqual(set(re.findall(r"CAP_\w+", section)), has)
 
     def test_with_places_of_its_own(self):

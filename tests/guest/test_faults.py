@@ -120,7 +120,7 @@ def moved(journal, where):
 
 
 def test_journal_of_another_time():
-    """What it has as lent is not there, or is somebody else's, as after a snapshot was loaded: nothing is freed."""
+    """What it has as lent is not there, or is another's, as after a snapshot was loaded: nothing is freed."""
     if not LONG:
         raise Skip("dies and recovers many times; HVF_LONG=1 asks for it")
     with Guest("cloud-6.1", mem=256) as g:

@@ -32,6 +32,7 @@ static struct {
 	u8 *text, *data; /* as an agent is at TEXT and DATA; NULL: nothing is */
 	u64 text_bytes, data_bytes;
 	struct ftrace_site site[N_SITES];
+	u8 bytes[N_SITES][MCOUNT_INSN_SIZE]; /* at each site */
 	bool live; /* a vCPU runs on our page table */
 	bool readable; /* guest RAM */
 	int refresh, read_sites; /* what these return */
@@ -126,13 +127,11 @@ int __wrap_kernel_refresh(struct kernel *k, struct err *err)
 int __wrap_text_read_sites(struct guest *guest, const struct text_sites *t, struct err *err);
 int __wrap_text_read_sites(struct guest *guest, const struct text_sites *t, struct err *err)
 {
-	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
-
 	(void)guest;
 	if (fake.read_sites)
 		return err_set(err, fake.read_sites, ERR_GUEST_MEMORY, 0, "as the test wants it");
-	for (size_t i = 0; i < t->n; i++)
-		memcpy(t->out + i * MCOUNT_INSN_SIZE, nop, sizeof(nop));
+	assert_int_equal(t->n, N_SITES);
+	memcpy(t->out, fake.bytes, sizeof(fake.bytes)); /* both are in order */
 	return 0;
 }
 
@@ -141,6 +140,21 @@ enum vm_state __wrap_vm_state(struct vm *vm)
 {
 	(void)vm;
 	return VM_RUNNING;
+}
+
+int __wrap_vm_walk(struct vm *vm, gva_t va, struct vm_mapping *ret, struct err *err);
+int __wrap_vm_walk(struct vm *vm, gva_t va, struct vm_mapping *ret, struct err *err)
+{
+	(void)vm;
+	(void)err;
+	*ret = (struct vm_mapping){ .executable = va.v == TEXT };
+	return fake.text ? 0 : -EFAULT;
+}
+
+void __wrap_vm_check_ram(struct vm *vm);
+void __wrap_vm_check_ram(struct vm *vm)
+{
+	(void)vm;
 }
 
 enum vm_end __wrap_vm_end(struct vm *vm);
@@ -201,6 +215,7 @@ static void call_from(u8 *site, u64 from, u64 to)
 
 static int setup(void **state)
 {
+	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	struct journal_ident id = { .target = "pid:77", .levels = 4 };
 
 	(void)state;
@@ -210,10 +225,12 @@ static int setup(void **state)
 	snprintf(g.target, sizeof(g.target), "pid:77");
 	snprintf(g.state_dir, sizeof(g.state_dir), "%s", dir);
 	fake.readable = fake.live = true;
-	for (u32 i = 0; i < N_SITES; i++)
+	for (u32 i = 0; i < N_SITES; i++) {
 		fake.site[i] = (struct ftrace_site){ .ip = KERNEL + 64 * i,
 						     .rec = KERNEL + 0x10000 + 16 * i,
 						     .name = "f" };
+		memcpy(fake.bytes[i], nop, sizeof(nop));
+	}
 	assert_int_equal(journal_open(dir, PID, 1, &g.journal, NULL), 0);
 	return journal_set_ident(g.journal, &id, NULL);
 }
@@ -246,10 +263,9 @@ static void what_leads_to_an_agent_is_noted_first(void **state)
 
 	(void)state;
 	bring_agent();
-	assert_int_equal(baseline_take(&g, NULL), 0);
 	for (u32 i = 0; i < N_SITES; i += 2)
-		call_from(g.baseline + i * MCOUNT_INSN_SIZE, fake.site[i].ip,
-			  TEXT + blob->ftrace_caller);
+		call_from(fake.bytes[i], fake.site[i].ip, TEXT + blob->ftrace_caller);
+	assert_int_equal(baseline_take(&g, NULL), 0);
 	assert_int_equal(remains_find(&g, &found, NULL), 0);
 	assert_true(found);
 	snprintf(path, sizeof(path), "%s/guest-%d-1.journal", dir, PID);

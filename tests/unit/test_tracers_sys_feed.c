@@ -79,13 +79,17 @@ static struct sys_reader *reader;
 static struct syscall_event seen[16];
 static u8 data[16][SYS_DATA_MAX];
 static size_t n_seen;
+static u64 n_put;
 
 static void put(void *arg, const struct trace_record *r)
 {
 	const struct output_names names = { .sym = sym };
-	const struct syscall_event *e = sys_reader_add(reader, r, &names);
+	struct trace_record numbered = *r; /* as a store does */
+	const struct syscall_event *e;
 
 	(void)arg;
+	numbered.seq = ++n_put;
+	e = sys_reader_add(reader, &numbered, &names);
 	if (!e)
 		return;
 	seen[n_seen] = *e;
