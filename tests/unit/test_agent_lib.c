@@ -67,7 +67,7 @@ static struct {
 	unsigned int count, at;
 	void (*inject)(struct rig *r, void *arg);
 	void *arg;
-	bool irqs_off, flags_pushed;
+	bool irqs_off, flags_pushed, gate_too;
 	u64 low, high; /* stack pointers seen */
 	u32 *path; /* where it is noted down, if it is */
 	u32 n_path;
@@ -386,7 +386,7 @@ static void on_step(int sig, siginfo_t *info, void *uc)
 	note_path((u32)off);
 	step.low = MIN(step.low, (u64)regs[REG_RSP]);
 	step.high = MAX(step.high, (u64)regs[REG_RSP]);
-	if (step.flags_pushed && step.irqs_off) {
+	if (step.flags_pushed && (step.irqs_off || (step.gate_too && cli_done))) {
 		top = (u64 *)(uintptr_t)regs[REG_RSP]; /* NOLINT(performance-no-int-to-ptr) */
 		*top &= ~(u64)FLAG_IF;
 	}
@@ -438,6 +438,23 @@ static void step_call(struct rig *r, u32 site, u64 flags, void (*on_trap)(int, s
 			fail_msg("register %d: %#llx became %#llx, step %u", i,
 				 (unsigned long long)in[i], (unsigned long long)out[i], step.at);
 	assert_int_equal(out[R_RSP], 0);
+}
+
+void rig_call_irqs(struct rig *r, u32 site, const u64 in[R_COUNT], u64 out[R_COUNT], bool irqs_off)
+{
+	struct sigaction sa = { .sa_sigaction = on_step, .sa_flags = SA_SIGINFO }, old;
+	u64 with[R_COUNT];
+
+	memcpy(with, in, sizeof(with));
+	with[R_FLAGS] |= FLAG_TF;
+	memset(&step, 0, sizeof(step));
+	step.rig = r;
+	step.irqs_off = irqs_off;
+	step.gate_too = true;
+	step.low = ~0ull;
+	assert_int_equal(sigaction(SIGTRAP, &sa, &old), 0);
+	agent_tramp(site_entry(r, site), with, out);
+	assert_int_equal(sigaction(SIGTRAP, &old, NULL), 0);
 }
 
 u32 rig_path(struct rig *r, u32 site, u32 off[RIG_PATH_MAX])

@@ -152,6 +152,13 @@ struct ring_io rig_io(struct rig *r);
 
 /** rig_call_regs - rig_call() with every register set from @in, read back into @out */
 void rig_call_regs(struct rig *r, u32 site, const u64 in[R_COUNT], u64 out[R_COUNT]);
+/**
+ * rig_call_irqs - the same, with interrupts as they would be
+ *
+ * What the agent pushes with pushfq has IF clear where the caller has interrupts off, @irqs_off, and where the agent
+ * has them off itself, by cli.
+ */
+void rig_call_irqs(struct rig *r, u32 site, const u64 in[R_COUNT], u64 out[R_COUNT], bool irqs_off);
 /** rig_regs_parent - the parent in records of rig_call_regs() and rig_step() */
 u64 rig_regs_parent(void);
 

@@ -120,6 +120,8 @@ static void steps(const struct agent_user_step *s, u32 n)
 	to[5 + n - 1].flags |= AGENT_USER_LAST;
 }
 
+static bool stepped, irqs_off; /* calls are made by rig_call_irqs() */
+
 /* One call that returns @ret. What it tells but entry and return is in seen.v[1 ..] */
 static u32 call(u64 ret, u32 more)
 {
@@ -129,7 +131,10 @@ static u32 call(u64 ret, u32 more)
 	rig_site(&rig, CALL,
 		 AGENT_SITE_SYSCALL | AGENT_SITE_RETVAL | more | 6u << AGENT_SITE_USER_SHIFT);
 	in[R_RDI] = (u64)(uintptr_t)&on_stack;
-	rig_call_regs(&rig, CALL, in, out);
+	if (stepped)
+		rig_call_irqs(&rig, CALL, in, out, irqs_off);
+	else
+		rig_call_regs(&rig, CALL, in, out);
 	assert_true(out[R_RAX] == ret);
 	rig_look(&rig, 0, &seen);
 	rig.cpu[0].tail = rig.cpu[0].head;
@@ -189,6 +194,37 @@ static void bytes(void **state)
 	regs.dx = 5;
 	assert_int_equal(call(0, 0), 0);
 	close_rig();
+}
+
+/* While the gate is open interrupts are off, but by us: each record has the context of whoever made the call. */
+static void contexts_are_the_callers(void **state)
+{
+	struct agent_user_step s = plain;
+
+	(void)state;
+	s.base = 1;
+	s.len = 2;
+	s.each = 1;
+	s.max = 600;
+	stepped = true;
+	for (u32 off = 0; off < 2; off++) {
+		open_rig();
+		irqs_off = off;
+		steps(&s, 1);
+		regs.si = at(PAGE - 100);
+		regs.dx = 200;
+		assert_int_equal(call(0, 0), 2);
+		for (u32 i = 0; i < seen.n; i++)
+			assert_int_equal(!!(seen.v[i].rec.ctx & AGENT_CTX_IRQS_OFF), off);
+		/* what is not there is tried again at the return: the gate is open twice */
+		rig_user(memory, 0);
+		assert_int_equal(call(0, 0), 1);
+		assert_true(readable.calls >= 2);
+		for (u32 i = 0; i < seen.n; i++)
+			assert_int_equal(!!(seen.v[i].rec.ctx & AGENT_CTX_IRQS_OFF), off);
+		close_rig();
+	}
+	stepped = irqs_off = false;
 }
 
 static void strings(void **state)
@@ -507,11 +543,12 @@ static void followed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes),       cmocka_unit_test(strings),
-		cmocka_unit_test(not_there),   cmocka_unit_test(argv),
-		cmocka_unit_test(new_program), cmocka_unit_test(iovecs),
-		cmocka_unit_test(indirect),    cmocka_unit_test(conditions),
-		cmocka_unit_test(refused),     cmocka_unit_test(followed),
+		cmocka_unit_test(bytes),      cmocka_unit_test(contexts_are_the_callers),
+		cmocka_unit_test(strings),    cmocka_unit_test(not_there),
+		cmocka_unit_test(argv),       cmocka_unit_test(new_program),
+		cmocka_unit_test(iovecs),     cmocka_unit_test(indirect),
+		cmocka_unit_test(conditions), cmocka_unit_test(refused),
+		cmocka_unit_test(followed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
