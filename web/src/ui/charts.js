@@ -79,6 +79,9 @@ export function Losses({ trace, live, theme }) {
 			["Ring was full", count(trace.lost_ring)], ["Failed its check", count(trace.lost_torn)], ["Readers were slow", count(trace.lost_readers)],
 			["Not seen by this page", count(live.missed(trace))],
 			live.skipped > 0 && ["Older, not read", count(live.skipped)],
+			trace.lost_captures > 0 && ["Pieces of arguments", count(trace.lost_captures)],
+			trace.syscalls?.forgotten > 0 && ["Calls forgotten, too many at once", count(trace.syscalls.forgotten)],
+			trace.unheeded > 0 && ["Functions without all that was asked", count(trace.unheeded)],
 			trace.graph && ["Returns not followed", count(trace.graph.lost_frames)]]} />
 		${data && data[0].length > 1 ? html`
 			<${Chart} title="Records" theme=${theme} data=${[data[0], data[1]]} unit=${perSecond}

@@ -9,9 +9,11 @@ const WORDS = {
 	daemon_started: "The daemon started", daemon_stopping: "The daemon is stopping", guests_restored: "Guests of an earlier run were put back",
 	guest_attached: "Attached", guest_detached: "Detached", guest_gone: "The virtual machine is gone", guest_rebooted: "The guest rebooted",
 	trace_started: "Trace started", trace_changed: "Trace changed", trace_stopped: "Trace stopped", trace_failed: "Trace failed",
-	trace_deleted: "Trace deleted", records_lost: "Records were lost", marker: "Marker",
+	trace_deleted: "Trace deleted", records_lost: "Records were lost",
+	captures_lost: "Pieces of arguments were lost", vmm_silent: "The virtual machine's monitor does not answer", vmm_answers: "It answers again",
+	functions_unheeded: "Functions traced without all that was asked", marker: "Marker",
 };
-const BAD = new Set(["guest_gone", "guest_rebooted", "trace_failed", "records_lost"]);
+const BAD = new Set(["guest_gone", "guest_rebooted", "trace_failed", "records_lost", "captures_lost", "functions_unheeded", "vmm_silent"]);
 
 function more(e) {
 	return [
