@@ -44,6 +44,7 @@ struct guest_entry {
 	char target[NAME_MAX_TARGET + 1];
 	u64 attached_ns; /* host CLOCK_REALTIME */
 	bool gone_told, silent_told; /* watch.c */
+	unsigned snapshots; /* of its traces; the registry's lock */
 	struct guest *guest; /* for users only */
 };
 
@@ -170,7 +171,13 @@ must_check int registry_trace_change(struct trace_entry *t, const struct body_ch
 must_check int registry_trace_mark(struct trace_entry *t, const char *text, u64 *host_ns,
 				   struct err *err);
 
-/** registry_trace_snapshot - as registry_trace_start(), of what @t has now. Return: what trace_snapshot() returns. */
+#define REGISTRY_MAX_SNAPSHOTS 16u /* of a guest: each is as large as its trace */
+
+/**
+ * registry_trace_snapshot - as registry_trace_start(), of what @t has now
+ *
+ * Return: what trace_snapshot() returns; -EBUSY its guest has REGISTRY_MAX_SNAPSHOTS (trace.snapshots).
+ */
 must_check int registry_trace_snapshot(struct trace_entry *t, struct trace_entry **ret,
 				       struct err *err);
 

@@ -135,7 +135,20 @@ int registry_trace_mark(struct trace_entry *t, const char *text, u64 *host_ns, s
 	return 0;
 }
 
-int registry_trace_snapshot(struct trace_entry *t, struct trace_entry **ret, struct err *err)
+/* One more of @g, or one less. false: there are too many */
+static bool count_snapshot(struct guest_entry *g, bool more)
+{
+	bool room;
+
+	pthread_mutex_lock(&g->reg->lock);
+	room = !more || g->snapshots < REGISTRY_MAX_SNAPSHOTS;
+	if (room)
+		g->snapshots += more ? 1 : -1u;
+	pthread_mutex_unlock(&g->reg->lock);
+	return room;
+}
+
+static int snapshot(struct trace_entry *t, struct trace_entry **ret, struct err *err)
 {
 	json_t *request = registry_trace_request(t);
 	struct trace_entry *s = registry_new_entry(t->guest, request);
@@ -146,13 +159,28 @@ int registry_trace_snapshot(struct trace_entry *t, struct trace_entry **ret, str
 	memcpy(s->snapshot_of, t->id, sizeof(s->snapshot_of));
 	atomic_store(&s->switched, atomic_load(&t->switched));
 	r = trace_snapshot(t->trace, &s->trace, err);
-	if (r < 0) {
+	if (r < 0)
 		registry_trace_unref(s);
+	else
+		*ret = s;
+	return r;
+}
+
+int registry_trace_snapshot(struct trace_entry *t, struct trace_entry **ret, struct err *err)
+{
+	int r;
+
+	if (!count_snapshot(t->guest, true))
+		return err_set(err, -EBUSY, ERR_TRACE_SNAPSHOTS, 0,
+			       "guest %s has %u snapshots of traces", t->guest->name,
+			       REGISTRY_MAX_SNAPSHOTS);
+	r = snapshot(t, ret, err);
+	if (r < 0) {
+		(void)count_snapshot(t->guest, false);
 		return r;
 	}
-	registry_publish(s);
-	registry_trace_event(s, "trace_snapshot");
-	log_info("trace %s: a snapshot of %s", s->id, t->id);
-	*ret = s;
+	registry_publish(*ret);
+	registry_trace_event(*ret, "trace_snapshot");
+	log_info("trace %s: a snapshot of %s", (*ret)->id, t->id);
 	return 0;
 }

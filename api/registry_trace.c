@@ -221,6 +221,7 @@ static void forget(struct trace_entry *t)
 	for (at = &reg->traces; *at != t; at = &(*at)->next)
 		;
 	*at = t->next;
+	t->guest->snapshots -= !!t->snapshot_of[0];
 	reg->totals.records += t->last.n_records;
 	reg->totals.lost += t->last.n_lost;
 	reg->totals.lost_captures += t->last.lost_captures;

@@ -57,6 +57,7 @@
 	X(ERR_STACK_FILTER,      "filter.too_many_stacks",     422, "name the functions whose callers are wanted: --func-stack=GLOB, or fewer with -l") \
 	X(ERR_TRACE_LIMIT,       "trace.limit",                409, "one trace at a time a guest: DELETE /v1/traces/ID, or hvftrace detach G --force")    \
 	X(ERR_TRACE_MARKERS,     "trace.markers",              409, "a trace has 4096 markers at most; start another")      \
+	X(ERR_TRACE_SNAPSHOTS,   "trace.snapshots",            409, "a guest has 16 at most: DELETE /v1/traces/ID of one")  \
 	X(ERR_FILE_FORMAT,       "file.format",                422, "the file is not a recording of hvftrace, or is cut")   \
 	X(ERR_IO,                "io",                         500, "see the system's message")
 /* clang-format on */

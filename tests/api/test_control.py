@@ -111,6 +111,18 @@ class Control(DaemonCase):
         self.assertEqual(self.d.get(f"/v1/traces/{t}/records?limit=1")["items"][0]["type"], "function")
         self.assertEqual(self.head(t), "# tracer: function_graph\n")
 
+    def test_snapshots_have_a_limit(self):
+        until("records", lambda: self.records() > 3)
+        made = [self.d.good("POST", self.path + "/snapshot", status=201)["id"] for _ in range(16)]
+        self.problem(self.d.request("POST", self.path + "/snapshot"), 409, "trace.snapshots")
+        self.d.attach("fake", "other")  # which has its own
+        t = self.d.trace("other")
+        self.d.until_more(t, 3)
+        self.d.good("POST", f"/v1/traces/{t}/snapshot", status=201)
+        self.d.good("DELETE", f"/v1/traces/{made[3]}")
+        self.d.good("POST", self.path + "/snapshot", status=201)
+        self.problem(self.d.request("POST", self.path + "/snapshot"), 409, "trace.snapshots")
+
     def test_snapshots(self):
         until("records", lambda: self.records() > 50)
         self.d.good("POST", self.path + "/markers", {"text": "here"}, 201)
