@@ -25,6 +25,8 @@
 #define EXPORT_BLOCK (64ul * 1024)
 #define EXPORTS_MAX \
 	8 /* each may have a file of its trace's size beside the journals, and a worker */
+/* What journals get, whatever exports take: without room for them nothing can be armed or put back. */
+#define EXPORT_SPARE (128ul << 20)
 
 static atomic_uint n_exports;
 
@@ -310,7 +312,9 @@ static int take_host_trace(struct request *rq, const struct export_format *f, u6
 void res_traces_export(struct request *rq)
 {
 	const struct export_format *f = take_format(rq);
-	struct export_opts opts = { .tmp_dir = registry_state_dir(server_registry(rq->srv)) };
+	struct export_opts opts = {
+		.tmp = { registry_state_dir(server_registry(rq->srv)), EXPORT_SPARE },
+	};
 	struct export_job *j;
 	struct trace_entry *t;
 	struct err err = { 0 };

@@ -58,11 +58,33 @@ static void streams_keep_apart(void **state)
 		spool_stream_deinit(&st[k]);
 	}
 	spool_destroy(s);
-	assert_int_equal(spool_create("/nowhere", 64, &s, NULL), 0);
+	assert_int_equal(spool_create(&(struct spool_dir){ .path = "/nowhere" }, 64, &s, NULL), 0);
 	assert_int_equal(spool_add(s, &st[0], chunk, 50), 0);
 	assert_int_equal(spool_add(s, &st[0], chunk, 50), -ENOENT);
 	assert_int_equal(spool_add(s, &st[0], chunk, 1), -ENOENT);
 	spool_stream_deinit(&st[0]);
+	spool_destroy(s);
+}
+
+/* As on a file system with too little on it, for all that is free is to be spared. */
+static void room_is_left_to_others(void **state)
+{
+	const struct spool_dir dirs[] = { { .spare = UINT64_MAX }, { .spare = 1 } };
+	struct spool_stream st = { .bytes = 0 };
+	struct spool *s;
+	u8 chunk[64] = { 0 };
+
+	(void)state;
+	assert_int_equal(spool_create(&dirs[0], 64, &s, NULL), 0);
+	assert_int_equal(spool_add(s, &st, chunk, 50), 0); /* in memory */
+	assert_int_equal(spool_add(s, &st, chunk, 50), -ENOSPC);
+	assert_int_equal(spool_add(s, &st, chunk, 1), -ENOSPC);
+	spool_stream_deinit(&st);
+	spool_destroy(s);
+	assert_int_equal(spool_create(&dirs[1], 64, &s, NULL), 0);
+	for (u32 i = 0; i < 40000; i++) /* over more than one look */
+		assert_int_equal(spool_add(s, &st, chunk, sizeof(chunk)), 0);
+	spool_stream_deinit(&st);
 	spool_destroy(s);
 }
 
@@ -333,6 +355,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_export_ends_growing),
 		T(streams_keep_apart),
+		T(room_is_left_to_others),
 		T(any_number_is_sorted),
 		T(archives),
 		T(whatever_the_records_are),

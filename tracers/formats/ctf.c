@@ -71,8 +71,8 @@ static int create(struct export *x, struct err *err)
 	if (!c)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
 	if (strcmp(x->meta.tracer, "syscalls") == 0)
-		r = sorter_create(x->opts.tmp_dir, SORTER_RUN, &c->sorter, err);
-	return r ? r : spool_create(x->opts.tmp_dir, SPOOL_BLOCK, &c->spool, err);
+		r = sorter_create(&x->opts.tmp, SORTER_RUN, &c->sorter, err);
+	return r ? r : spool_create(&x->opts.tmp, SPOOL_BLOCK, &c->spool, err);
 }
 
 static void destroy(struct export *x)

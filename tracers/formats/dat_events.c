@@ -31,8 +31,8 @@ static int create_any(struct export *x, bool v7, struct err *err)
 	if (v7 && (!d->zstd || !d->packed))
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
 	if (strcmp(x->meta.tracer, "syscalls") == 0)
-		r = sorter_create(x->opts.tmp_dir, SORTER_RUN, &d->sorter, err);
-	return r ? r : spool_create(x->opts.tmp_dir, SPOOL_BLOCK, &d->spool, err);
+		r = sorter_create(&x->opts.tmp, SORTER_RUN, &d->sorter, err);
+	return r ? r : spool_create(&x->opts.tmp, SPOOL_BLOCK, &d->spool, err);
 }
 
 static int create(struct export *x, struct err *err)

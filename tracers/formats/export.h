@@ -10,6 +10,7 @@
 #ifndef TRACERS_FORMATS_EXPORT_H
 #define TRACERS_FORMATS_EXPORT_H
 
+#include "tracers/formats/spool.h"
 #include "tracers/output.h"
 
 struct export;
@@ -31,7 +32,7 @@ struct export_format {
 };
 
 struct export_opts {
-	const char *tmp_dir; /* where the file without a name goes; NULL: $TMPDIR or /var/tmp */
+	struct spool_dir tmp; /* where the file without a name goes */
 	/*
 	 * Of trace.dat alone: the id of the trace.dat of the host that it is to be merged with, whose clock is
 	 * CLOCK_MONOTONIC; 0: none
@@ -71,7 +72,8 @@ bool export_end(struct export *x, struct buf *b);
 /**
  * export_check - did all of it work so far?
  *
- * Return: 0; -ENOMEM (no_memory); -errno of the temporary file (io): what was written is of no use.
+ * Return: 0; -ENOMEM (no_memory); -errno of the temporary file (io), -ENOSPC when it would take what is to be
+ * spared: what was written is of no use.
  */
 must_check int export_check(const struct export *x, struct err *err);
 

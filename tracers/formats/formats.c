@@ -152,6 +152,12 @@ int export_check(const struct export *x, struct err *err)
 {
 	if (x->failed == -ENOMEM)
 		return err_set(err, x->failed, ERR_NO_MEMORY, 0, "no memory for an export");
+	if (x->failed == -ENOSPC && x->opts.tmp.spare)
+		return err_set(
+			err, x->failed, ERR_IO, 0,
+			"the export's temporary file: no space left, but for %llu MiB that are "
+			"spared",
+			(unsigned long long)x->opts.tmp.spare >> 20);
 	if (x->failed)
 		return err_set(err, x->failed, ERR_IO, 0, "the export's temporary file: %s",
 			       strerrordesc_np(-x->failed));

@@ -47,7 +47,7 @@ struct sys_step sys_step_switch(const struct trace_record *r)
 	return s;
 }
 
-int sorter_create(const char *dir, u32 run, struct sorter **ret, struct err *err)
+int sorter_create(const struct spool_dir *dir, u32 run, struct sorter **ret, struct err *err)
 {
 	struct sorter *s = calloc(1, sizeof(*s));
 	int r;

@@ -10,6 +10,8 @@
 #include "symbols/syscalls.h"
 #include "tracers/trace.h"
 
+struct spool_dir;
+
 enum step_kind {
 	STEP_ENTER,
 	STEP_EXIT,
@@ -39,7 +41,8 @@ struct sorter;
 #define SORTER_RUN 32768u /* steps sorted in memory at a time; of a test fewer */
 
 /** sorter_create - @dir: of its spool, see spool_create(). Return: 0; -ENOMEM. Undo: sorter_destroy() */
-must_check int sorter_create(const char *dir, u32 run, struct sorter **ret, struct err *err);
+must_check int sorter_create(const struct spool_dir *dir, u32 run, struct sorter **ret,
+			     struct err *err);
 void sorter_destroy(struct sorter *s);
 /** sorter_add - Return: 0; -errno */
 must_check int sorter_add(struct sorter *s, struct sys_step *step);

@@ -47,7 +47,7 @@ static int create(struct export *x, struct err *err)
 {
 	struct speedscope *s = x->priv = calloc(1, sizeof(*s));
 
-	return s ? spool_create(x->opts.tmp_dir, BLOCK, &s->spool, err)
+	return s ? spool_create(&x->opts.tmp, BLOCK, &s->spool, err)
 		 : err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
 }
 

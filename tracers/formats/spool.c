@@ -9,32 +9,37 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #define LINK sizeof(u64)
+#define LOOK (1u << 20) /* bytes between looks at the room that is left */
 
 struct spool {
 	int fd; /* -1: not made yet */
 	int failed;
 	u32 block;
 	u64 n_blocks;
+	u64 look_at; /* block */
+	u64 spare;
 	char *dir;
 };
 
-int spool_create(const char *dir, u32 block, struct spool **ret, struct err *err)
+int spool_create(const struct spool_dir *dir, u32 block, struct spool **ret, struct err *err)
 {
 	struct spool *s = calloc(1, sizeof(*s));
-	const char *tmp = getenv("TMPDIR");
+	const char *tmp = getenv("TMPDIR"), *path = dir ? dir->path : NULL;
 
-	if (!dir)
-		dir = tmp && *tmp ? tmp : "/var/tmp";
+	if (!path)
+		path = tmp && *tmp ? tmp : "/var/tmp";
 	if (s)
-		s->dir = strdup(dir);
+		s->dir = strdup(path);
 	if (!s || !s->dir) {
 		free(s);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for an export");
 	}
 	s->fd = -1;
 	s->block = block;
+	s->spare = dir ? dir->spare : 0;
 	*ret = s;
 	return 0;
 }
@@ -73,6 +78,19 @@ static int open_file(struct spool *s)
 	return unlink(path) ? -errno : 0;
 }
 
+/* Others have to write there, too. */
+static int check_room(struct spool *s)
+{
+	struct statvfs fs;
+
+	if (!s->spare || s->n_blocks < s->look_at)
+		return 0;
+	s->look_at = s->n_blocks + LOOK / s->block;
+	if (fstatvfs(s->fd, &fs) < 0)
+		return -errno;
+	return fs.f_bavail < s->spare / fs.f_frsize ? -ENOSPC : 0;
+}
+
 /* The full block of @st goes to its place in the file, and a next one gets its own. */
 static int flush_block(struct spool *s, struct spool_stream *st)
 {
@@ -81,6 +99,8 @@ static int flush_block(struct spool *s, struct spool_stream *st)
 
 	if (s->fd < 0)
 		r = open_file(s);
+	if (r == 0)
+		r = check_room(s);
 	if (r < 0)
 		return r;
 	if (!st->first)

@@ -13,6 +13,12 @@
 
 struct spool;
 
+/* Where its file lies. */
+struct spool_dir {
+	const char *path; /* NULL: $TMPDIR or /var/tmp */
+	u64 spare; /* bytes of its file system that are left to others; about: it is looked at each MiB */
+};
+
 /* A stream; all zeros is an empty one. Belongs to one spool. */
 struct spool_stream {
 	u64 bytes;
@@ -31,16 +37,17 @@ struct spool_place {
 };
 
 /**
- * spool_create - @dir: where; NULL for $TMPDIR or /var/tmp. @block: bytes, a power of two
+ * spool_create - @dir: copied; NULL for $TMPDIR or /var/tmp. @block: bytes, a power of two
  *
  * The file is made when the first block is full. Return: 0; -ENOMEM. Undo: spool_destroy().
  */
-must_check int spool_create(const char *dir, u32 block, struct spool **ret, struct err *err);
+must_check int spool_create(const struct spool_dir *dir, u32 block, struct spool **ret,
+			    struct err *err);
 void spool_destroy(struct spool *s);
 /** spool_stream_deinit - free what @st has in memory */
 void spool_stream_deinit(struct spool_stream *st);
 
-/** spool_add - append; 0 or -errno, which sticks to @s */
+/** spool_add - append; 0 or -errno, which sticks to @s: -ENOSPC also when no more than @spare is left */
 must_check int spool_add(struct spool *s, struct spool_stream *st, const void *data, size_t len);
 
 /**
