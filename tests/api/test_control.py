@@ -115,7 +115,7 @@ class Control(DaemonCase):
         until("records", lambda: self.records() > 3)
         made = [self.d.good("POST", self.path + "/snapshot", status=201)["id"] for _ in range(16)]
         self.problem(self.d.request("POST", self.path + "/snapshot"), 409, "trace.snapshots")
-        self.d.attach("fake", "other")  # which has its own
+        self.d.attach("fake-lossy", "other")  # which has its own
         t = self.d.trace("other")
         self.d.until_more(t, 3)
         self.d.good("POST", f"/v1/traces/{t}/snapshot", status=201)
