@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "patcher/callers.h"
 #include "patcher/interlock.h"
 #include "patcher/quiesce.h"
 
@@ -30,7 +29,7 @@ static void gate_free(struct gate *gate)
 	free(gate);
 }
 
-static bool mailbox_place(struct gate *gate)
+bool gate_mailbox_place(struct gate *gate)
 {
 	gva_t data;
 	u64 size;
@@ -47,7 +46,7 @@ static int find_mailbox(struct gate *gate, struct err *err)
 	struct mailbox box;
 	static const struct mailbox zero;
 
-	if (!mailbox_place(gate))
+	if (!gate_mailbox_place(gate))
 		return err_set(err, -ENOSPC, ERR_GUEST_NO_ROOM, 0,
 			       "no room for the mailbox in the guest's vmcoreinfo page");
 	if (guest_read(gate->g, gate->mailbox, &box, sizeof(box), err))
@@ -64,13 +63,12 @@ static int box_write(struct gate *gate, size_t off, const void *v, size_t n, str
 	return vm_write_data(gate->g->vm, gva(gate->mailbox + off), v, n, err);
 }
 
-static int box_read(struct gate *gate, struct mailbox *box, struct err *err)
+int gate_box_read(struct gate *gate, struct mailbox *box, struct err *err)
 {
 	return guest_read(gate->g, gate->mailbox, box, sizeof(*box), err);
 }
 
-/* The change from @old to @code, journalled. */
-static int plan_code(struct gate *gate, const u8 *old, const u8 *code, struct err *err)
+int gate_plan_code(struct gate *gate, const u8 *old, const u8 *code, struct err *err)
 {
 	size_t n = gate->code_bytes / JOURNAL_TEXT_MAX;
 	struct text_change *c = calloc(n, sizeof(*c));
@@ -97,7 +95,7 @@ static int put_code(struct gate *gate, struct err *err)
 	if (!rc)
 		rc = guest_read(gate->g, gate->cave, old, gate->code_bytes, err);
 	if (!rc)
-		rc = plan_code(gate, old, code, err);
+		rc = gate_plan_code(gate, old, code, err);
 	fault_point("gate.code_journalled");
 	if (!rc)
 		rc = text_apply(gate->g, gate->code, gate->n_code, err);
@@ -239,7 +237,7 @@ static int withdraw(struct gate *gate, struct err *err)
 	rc = guest_pause(gate->g, err);
 	if (rc)
 		return rc;
-	rc = box_read(gate, &box, err);
+	rc = gate_box_read(gate, &box, err);
 	if (!rc && box.state == MAILBOX_ARMED) {
 		rc = box_write(gate, 0, &idle, sizeof(idle), err);
 		taken = 1;
@@ -266,7 +264,7 @@ static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 	int rc;
 
 	for (;;) {
-		rc = box_read(gate, box, err);
+		rc = gate_box_read(gate, box, err);
 		if (rc)
 			return rc;
 		if (box->state == MAILBOX_DONE)
@@ -295,7 +293,7 @@ static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 static int check_free(struct gate *gate, struct err *err)
 {
 	struct mailbox box;
-	int rc = box_read(gate, &box, err);
+	int rc = gate_box_read(gate, &box, err);
 
 	if (rc || box.state == MAILBOX_IDLE || box.state == MAILBOX_DONE)
 		return rc;
@@ -358,7 +356,7 @@ static int wait_outside(struct gate *gate, struct err *err)
 	int rc;
 
 	for (;;) {
-		rc = box_read(gate, &box, err);
+		rc = gate_box_read(gate, &box, err);
 		if (rc)
 			return rc;
 		if (!box.inside)
@@ -378,7 +376,7 @@ bool gate_is_journalled(struct guest *g)
 	u64 least = s->pending_seq - (s->pending ? 1 : 0); /* noted, and then not come to */
 	struct mailbox box;
 
-	if (!s->mailbox || !s->pending_seq || box_read(&gate, &box, NULL) ||
+	if (!s->mailbox || !s->pending_seq || gate_box_read(&gate, &box, NULL) ||
 	    box.seq - least >= CALLS_MAX)
 		return false;
 	/* the one before had ended when this one was noted */
@@ -395,7 +393,7 @@ static int finish_call(struct gate *gate, struct err *err)
 	bool ran;
 	int rc;
 
-	rc = box_read(gate, &box, err);
+	rc = gate_box_read(gate, &box, err);
 	if (rc)
 		return rc;
 	if (box.state == MAILBOX_ARMED) {
@@ -447,81 +445,6 @@ int gate_close(struct gate *gate, struct err *err)
 	return rc;
 }
 
-int gate_came(struct guest *g, bool *found_ret, struct err *err)
-{
-	struct gate gate = { .g = g };
-
-	*found_ret = mailbox_place(&gate) && gate_find_code(&gate);
-	if (!*found_ret)
-		return 0;
-	log_warn("%s: a gate came with its memory, which was saved while one was open: at 0x%llx",
-		 g->target, (unsigned long long)gate.cave);
-	return journal_mailbox(g->journal, gate.mailbox, err);
-}
-
-/* Code that is in the guest and not in the journal. */
-static int adopt_code(struct gate *gate, struct err *err)
-{
-	u8 code[GATE_MAX_BYTES], old[GATE_MAX_BYTES];
-	int rc;
-
-	if (!gate_find_code(gate))
-		return 0;
-	free(gate->code);
-	gate->code = NULL;
-	memset(old, gate->padding, sizeof(old));
-	rc = guest_read(gate->g, gate->cave, code, gate->code_bytes, err);
-	return rc ? rc : plan_code(gate, old, code, err);
-}
-
-/* Call sites that lead to the code and that the journal does not have, after those that it has. */
-static int adopt_sites(struct gate *gate, struct err *err)
-{
-	_cleanup_free_ struct text_change *c = NULL;
-	struct text_change *all;
-	size_t n, more = 0;
-	int rc;
-
-	rc = callers_find(gate->g, gate->cave, gate->cave + gate->code_bytes, &c, &n, err);
-	if (rc)
-		return rc;
-	for (size_t i = 0; i < n; i++) {
-		size_t k = 0;
-
-		while (k < gate->n_sites && gate->sites[k].addr != c[i].addr)
-			k++;
-		if (k == gate->n_sites)
-			c[more++] = c[i];
-	}
-	if (!more)
-		return 0;
-	all = reallocarray(gate->sites, gate->n_sites + more, sizeof(*all));
-	if (!all)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
-	gate->sites = all;
-	memcpy(all + gate->n_sites, c, more * sizeof(*c));
-	gate->n_sites += more;
-	text_sort(all, gate->n_sites);
-	return text_journal(gate->g, c, more, JOURNAL_GATE_SITE, err);
-}
-
-/* Memory may be of another time than the journal: what is there counts. */
-static int adopt(struct gate *gate, struct err *err)
-{
-	int rc = 0;
-
-	if (!gate->n_code)
-		rc = adopt_code(gate, err);
-	if (rc || !gate->n_code)
-		return rc;
-	gate->cave = gate->code[0].addr;
-	gate->code_bytes = (u32)gate->n_code * JOURNAL_TEXT_MAX;
-	rc = adopt_sites(gate, err);
-	if (!rc && !gate->g->hook)
-		rc = callers_find_hook(gate->g, gate->cave, gate->cave + gate->code_bytes, err);
-	return rc;
-}
-
 int gate_recover(struct guest *g, struct err *err)
 {
 	const struct journal_state *s = journal_state(g->journal);
@@ -543,7 +466,7 @@ int gate_recover(struct guest *g, struct err *err)
 	if (!rc)
 		rc = text_from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, err);
 	if (!rc)
-		rc = adopt(gate, err);
+		rc = gate_adopt(gate, err);
 	if (!rc)
 		rc = finish_call(gate, err);
 	if (rc) {

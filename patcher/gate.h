@@ -55,8 +55,9 @@ int gate_close(struct gate *gate, struct err *err);
  * gate_came - is there a gate that came with the guest's memory? Then enter it in the journal, for gate_recover()
  * @found_ret: the journal has now what is to be put back
  *
- * By its code, byte by byte. Memory that the guest has lent through it, and that no call site led to yet, is not
- * known and stays. Nothing in the guest is changed. Context: guest lock held, nothing outstanding in the
+ * By its code, byte by byte. What its last call says is lent is entered, too: memory that was asked for, or an agent
+ * whose text was about to be protected or given back. The rest stays with the guest: text while data was
+ * asked for, data once text was given back. Nothing in the guest is changed. Context: guest lock held, nothing outstanding in the
  * journal. Return: 0; what the journal returns.
  */
 must_check int gate_came(struct guest *g, bool *found_ret, struct err *err);

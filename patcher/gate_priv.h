@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inside of the gate, shared by gate.c and gate_code.c only. */
+/* The inside of the gate, shared by gate.c, gate_came.c and gate_code.c only. */
 #ifndef PATCHER_GATE_PRIV_H
 #define PATCHER_GATE_PRIV_H
 
@@ -70,5 +70,21 @@ must_check int gate_find_cave(struct gate *gate, struct err *err);
  * something other than padding around it.
  */
 bool gate_find_code(struct gate *gate);
+
+/** gate_mailbox_place - where in this kernel the mailbox is, as @gate->mailbox; false: there is no room */
+bool gate_mailbox_place(struct gate *gate);
+
+/** gate_plan_code - the change from @old to @code, as @gate->code, journalled. Return: 0; -ENOMEM; as text_journal() */
+must_check int gate_plan_code(struct gate *gate, const u8 *old, const u8 *code, struct err *err);
+
+/**
+ * gate_adopt - add to what the journal has of @gate what is in the guest, and journal it
+ *
+ * Memory may be of another time than the journal: code, where that has none, call sites that lead to it, the
+ * call that leads through its interlock. Return: 0; as callers_find(), callers_find_hook() and text_journal().
+ */
+must_check int gate_adopt(struct gate *gate, struct err *err);
+
+must_check int gate_box_read(struct gate *gate, struct mailbox *box, struct err *err);
 
 #endif

@@ -235,6 +235,15 @@ static int note_interlock(struct guest *g, const struct found *f, struct err *er
 	return text_journal(g, &c, 1, JOURNAL_INTERLOCK, err);
 }
 
+int remains_note(struct guest *g, u64 text, struct err *err)
+{
+	struct found f;
+
+	if (!is_agent_at(g, text, &f))
+		return 0;
+	return journal_agent_came(g->journal, f.text, f.text_bytes, f.data, f.data_bytes, err);
+}
+
 int remains_find(struct guest *g, bool *found_ret, struct err *err)
 {
 	struct found f;

@@ -45,6 +45,14 @@ bool remains_hooked(struct guest *g);
  */
 must_check int remains_find(struct guest *g, bool *found_ret, struct err *err);
 
+/**
+ * remains_note - is there an agent whose text begins at @text? Then enter its memory in the journal
+ *
+ * As remains_find(), for one that is just being loaded or unloaded: no call site leads to it. Return: 0; what the
+ * journal returns.
+ */
+must_check int remains_note(struct guest *g, u64 text, struct err *err);
+
 /** remains_is_agent - are @n bytes at @text the agent's text, with what is linked in left out? Pure. */
 bool remains_is_agent(const u8 *text, size_t n);
 

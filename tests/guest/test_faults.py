@@ -90,13 +90,12 @@ class Killed:
         assert not list(self.state.glob("*.journal")), f"after {point}: a journal is left"
         return run.stderr
 
-    def untouched(self, point, memory=True):
+    def untouched(self, point):
         try:
             self.truth.assert_untouched(self.sites, quiet=True)
         except AssertionError as e:
             raise AssertionError(f"after {point}: {e}") from e
-        if memory:
-            wait_for(f"memory is back after {point}", lambda: lent(self.truth) == self.areas, 20)
+        wait_for(f"memory is back after {point}", lambda: lent(self.truth) == self.areas, 20)
         self.g.assert_alive(60)
         self.g.assert_no_warnings()
 
@@ -158,8 +157,7 @@ def test_gate_that_came_with_the_memory():
                                  capture_output=True, text=True, timeout=240, check=False)
             assert run.returncode == 0, f"after {point}: {run.stdout}{run.stderr}"
             assert "a gate came with its memory" in run.stderr, run.stderr
-            # what was lent by then stays with the guest: no call site led there
-            k.untouched(point, memory=point not in ("gate.armed:1", "gate.sites_back:1"))
+            k.untouched(point)
         assert "mixload: ok" in g.run("mixload 2", 120)
 
 

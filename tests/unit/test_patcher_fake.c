@@ -143,6 +143,7 @@ int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret)
 		{ "ftrace_arch_code_modify_prepare", PREPARE },
 		{ "text_mutex", MUTEX },
 		{ "mutex_lock", LOCK },
+		{ "module_alloc", KERNEL + 0x1300 },
 		{ "_etext", KERNEL + 0x3ab5 },
 		{ "ftrace_pages_start", MUTEX + 0x100 },
 		{ "text_poke_queue", KERNEL + 0x1000 },

@@ -294,6 +294,7 @@ static void came(const u8 *clean)
 static void a_gate_that_came(void **state)
 {
 	static u8 clean[sizeof(fake_pieces)], open[sizeof(fake_pieces)];
+	const u64 alloc = KERNEL + 0x1300, bytes = 0x5000, data = DATA;
 	u64 cave;
 	size_t n = 0;
 	u8 *code;
@@ -315,6 +316,19 @@ static void a_gate_that_came(void **state)
 	copy(open, true);
 	fake_call(HOOK, LOCK);
 	came(clean);
+	/* the guest has lent memory through it, and nobody has noted that */
+	copy(open, true);
+	mailbox(3, 0x1234567890);
+	memcpy(fake_at(BOX + 8, 8), &alloc, 8);
+	memcpy(fake_at(BOX + 16, 8), &bytes, 8);
+	memcpy(fake_at(BOX + 48, 8), &data, 8);
+	assert_int_equal(gate_came(&fake.g, &found, &err), 0);
+	assert_true(found && remains_journalled_stays(&fake.g));
+	assert_int_equal(gate_recover(&fake.g, &err), 0);
+	assert_true(is_as(clean));
+	assert_int_equal(journal_state(fake.g.journal)->alloc[JOURNAL_AGENT_DATA], DATA);
+	assert_int_equal(journal_state(fake.g.journal)->alloc_bytes[JOURNAL_AGENT_DATA], bytes);
+	assert_int_equal(journal_freed(fake.g.journal, JOURNAL_AGENT_DATA, &err), 0);
 	/* one byte, and it is not a gate of ours */
 	copy(open, true);
 	code = fake_at(cave, 1);
