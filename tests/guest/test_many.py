@@ -189,6 +189,7 @@ def test_many():
 
 SMALL = 160  # MiB that a guest needs to boot and to lend memory
 BOOTED = 4  # of MANY; the others are copies of these, and go on from where they were
+LONG_S = 600
 SPARE = 3 << 10  # MiB that the host keeps
 
 
@@ -204,7 +205,7 @@ def crowd(stack):
     guests, states = [], []
 
     def one(**more):
-        g = Guest("cloud-6.1", mem=SMALL, cpus=1, load="none", timeout=300, **more)
+        g = Guest("cloud-6.1", mem=SMALL, cpus=1, load="none", timeout=LONG_S, **more)
         guests.append(stack.enter_context(g))
 
     begin = time.monotonic()
@@ -223,14 +224,15 @@ def crowd(stack):
 
 
 def life(d, g, name):
-    """One comes, is traced and goes; with records of what it was asked to do."""
-    d.attach(g, name)
-    t = d.trace(name, ["vfs_*"])["id"]
+    """One comes, is traced and goes, with records of what it was asked to do. How long that may take is for
+    the caller to say, who knows how long it takes others."""
+    d.attach(g, name, LONG_S)
+    t = d.trace(name, ["vfs_*"], LONG_S)["id"]
     g.run("cat /proc/uptime /proc/version", 120)
     d.wait_trace(t, lambda x: x["records"] > 20, 120)
-    d.stop_trace(t)
+    d.stop_trace(t, LONG_S)
     assert d.trace_info(t)["lost"] == 0
-    restore = d.delete(f"/v1/guests/{name}")["restore"]
+    restore = d.delete(f"/v1/guests/{name}", LONG_S)["restore"]
     assert restore["verified"] and restore["memory_freed"], restore
 
 
@@ -276,11 +278,11 @@ class Hung:
             t.join(120)
 
     def _wait(self):
-        self.d.request("POST", f"/v1/traces/{self.t}/stop", {}, timeout=600)
+        self.d.request("POST", f"/v1/traces/{self.t}/stop", {}, timeout=LONG_S)
 
     def _look(self):
         while not self.over.wait(0.2):
-            self.slowest = max(self.slowest, seconds(lambda: self.d.get("/v1/traces", timeout=600)))
+            self.slowest = max(self.slowest, seconds(lambda: self.d.get("/v1/traces", timeout=LONG_S)))
 
 
 def check_crowd(d, guests, lives):
@@ -335,11 +337,14 @@ def test_many_that_run():
         if len(guests) < MANY:
             still = stack.enter_context(Guest("cloud-6.1", mem=SMALL, cpus=1, load="none"))
             ghosts = stack.enter_context(Frozen(still, MANY - len(guests))).targets
-        d = stack.enter_context(Daemon())
         truths = [Truth(g) for g in guests[::8]]
-        lives = [functools.partial(life, d, g, f"g{i}") for i, g in enumerate(guests[:-1])]
-        lives += [functools.partial(ghost_life, d, t, f"ghost{i}") for i, t in enumerate(ghosts)]
-        check_crowd(d, guests, lives)
+        with Daemon() as d:
+            lives = [functools.partial(life, d, g, f"g{i}") for i, g in enumerate(guests[:-1])]
+            lives += [functools.partial(ghost_life, d, t, f"ghost{i}") for i, t in enumerate(ghosts)]
+            check_crowd(d, guests, lives)
+            assert d.get("/v1/guests")["items"] == [] and not d.journals(), d.journals()
+            print(f"the daemon has {own_kib(d.pid) >> 10} MiB when all are gone")
+        d = stack.enter_context(Daemon())
         check_idle(d, [*guests, *ghosts])
         assert d.get("/v1/guests")["items"] == [] and not d.journals(), d.journals()
         for g in guests:
