@@ -35,7 +35,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 7
+#define AGENT_ABI_VERSION 8
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -124,8 +124,8 @@
 
 /*
  * AGENT_REC_DATA: one more word of the record before it in the ring, reserved together with that:
- * record i has its n DATA at i + 1 .. i + n. w0 47..0 is that record's TSC, pid its pid, w1 the
- * word, context AGENT_DATA_* | number. Where not all would fit nothing is written: one lost record.
+ * record i has its n DATA at i + 1 .. i + n. w0 47..0 is that record's TSC (but of CAPTURE), pid its pid, w1
+ * the word, context AGENT_DATA_* | number. Where not all would fit nothing is written: one lost record.
  *
  * AGENT_REC_SWITCH: a task switch of this CPU, written by the task that runs now, just after it. w1
  * 31..0 pid of the task that ran before; pid is that of the task that runs now.
@@ -140,7 +140,6 @@
 #define AGENT_DATA_WHO \
 	0x302 /* 63..32 low half of its cgroup's id, 31..0 uid; entry of a site with SYSCALL */
 #define AGENT_DATA_CAPTURE 0x400 /* | program; see struct agent_capture */
-#define AGENT_DATA_KEY     0x500
 #define AGENT_DATA_BYTES   0x600 /* | 0, 1 ... */
 #define AGENT_DATA_STACK   0x700 /* | 0, 1 ... ; two callers a word, see AGENT_SITE_STACK */
 #define AGENT_DATA_KIND    0x700
@@ -193,14 +192,17 @@
 #define AGENT_SITE_PROBES    32 /* slots looked at from agent_site_slot() on, circular */
 
 /* agent_capture.flags */
-#define AGENT_CAPTURE_RETURN  0x1 /* base is what the function returns */
-#define AGENT_CAPTURE_STRING  0x2 /* ends before its first NUL */
-#define AGENT_CAPTURE_NONE    0xff /* base, len or key: there is none */
-#define AGENT_CAPTURE_MAX     256 /* bytes */
-#define AGENT_STRING_MAX      4096 /* of a string, in pieces of AGENT_CAPTURE_MAX */
-#define AGENT_CAPTURE_WORDS   (AGENT_CAPTURE_MAX / 8)
-#define AGENT_MAX_CAPTURES    16
-#define AGENT_CAPTURE_UNKNOWN 0xffffffff
+#define AGENT_CAPTURE_RETURN 0x1 /* base is what the function returns */
+#define AGENT_CAPTURE_STRING 0x2 /* ends before its first NUL */
+#define AGENT_CAPTURE_NONE   0xff /* base, len or key: there is none */
+#define AGENT_CAPTURE_MAX    256 /* bytes */
+#define AGENT_STRING_MAX     4096 /* of a string, in pieces of AGENT_CAPTURE_MAX */
+#define AGENT_CAPTURE_WORDS  (AGENT_CAPTURE_MAX / 8)
+#define AGENT_MAX_CAPTURES   16
+/* DATA of a system call's entry: arguments, NR, WHO, and a piece of its memory. No record has more that matter */
+#define AGENT_MAX_CALL_DATA       (AGENT_MAX_ARGS + 3 + AGENT_CAPTURE_WORDS)
+#define AGENT_CAPTURE_UNKNOWN     0xffffffff
+#define AGENT_CAPTURE_THERE_SHIFT 16
 
 #define AGENT_LAP_SHIFT    48
 #define AGENT_TSC_MASK     0x0000ffffffffffff
@@ -257,8 +259,8 @@ struct agent_fixup {
  * kernel passes anything else there faults, as it would a moment later by itself.
  *
  * The record is a FUNCTION without a parent, written when the function returns under RETURN, with these DATA:
- *   CAPTURE | program   63..32 bytes there are, or AGENT_CAPTURE_UNKNOWN; 31..0 bytes that follow
- *   KEY                 what tells which of a call's arguments it is; 0 without one
+ *   CAPTURE | program   what tells which of a call's arguments it is; 0 without that. In w0, in place of the
+ *                       TSC: 47..16 bytes there are, or AGENT_CAPTURE_UNKNOWN; 15..0 bytes that follow
  *   BYTES | 0, 1 ...    8 bytes each, the last filled up with 0
  *
  * A string that is longer than AGENT_CAPTURE_MAX is several records, one behind the other: all but the last
@@ -487,7 +489,9 @@ _Static_assert(AGENT_MAX_STACK <= AGENT_SCRATCH_WORDS, "agent_scratch");
 _Static_assert(1 + AGENT_MAX_ARGS + AGENT_MAX_STACK / 2 <= AGENT_MIN_SLOTS,
 	       "a stack fits into every ring");
 _Static_assert(AGENT_MAX_CAPTURES <= AGENT_SITE_CAPTURE_MASK, "AGENT_SITE_CAPTURE_SHIFT");
-_Static_assert(AGENT_CAPTURE_WORDS + 3 <= AGENT_MIN_SLOTS, "a capture fits into every ring");
+_Static_assert(AGENT_MAX_CALL_DATA + 1 <= AGENT_MIN_SLOTS,
+	       "a call and a capture fit into every ring");
+_Static_assert(AGENT_CAPTURE_MAX < 1 << AGENT_CAPTURE_THERE_SHIFT, "AGENT_DATA_CAPTURE");
 
 /* The blob, embedded in the host's library and linked into the harness. */
 struct agent_blob {

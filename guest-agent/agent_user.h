@@ -3,16 +3,16 @@
  * What the agent reads of a program's own memory when it is in a system call: a part of agent_abi.h, which
  * includes it.
  *
- * A handler's site names the first of a run of steps. Those without AT_EXIT are taken after the entry's
- * record, the others, and those that failed at the entry, just before the return's. All of it in process
+ * A handler's site names the first of a run of steps. Those without AT_EXIT are taken with the entry, the
+ * others, and those that failed at the entry, just before the return's record. All of it in process
  * context, by the guest's own copy_from_user_nofault(): it neither sleeps nor faults pages in, and what is
  * not mapped is told as that. Another thread of the program may change what is read, before and after.
  *
- * Each read is a record as that of struct agent_capture:
- *   CAPTURE | AGENT_CAPTURE_USER   63..32 bytes there are, or AGENT_CAPTURE_UNKNOWN; 31..0 bytes that follow
- *   KEY                            31..0 the step's tag   47..32 number: of the string, of the iovec, or of the
+ * Each read is a record as that of struct agent_capture, but the first of an entry, which are DATA of the entry's
+ * own record, behind the others:
+ *   CAPTURE | AGENT_CAPTURE_USER   31..0 the step's tag   47..32 number: of the string, of the iovec, or of the
  *                                  piece, as what is longer than AGENT_CAPTURE_MAX or lies in several
- *                                  pages is several records   48.. AGENT_USER_*
+ *                                  pages is several reads   48.. AGENT_USER_*
  *                                  63..52 elements counted, AGENT_USER_COUNTED at most
  *   BYTES | 0, 1 ...
  */
@@ -21,7 +21,7 @@
 
 #define AGENT_CAPTURE_USER 0xff /* instead of a program's number */
 
-/* KEY */
+/* the word of CAPTURE */
 #define AGENT_USER_NUMBER_SHIFT 32
 #define AGENT_USER_EXIT         (1ull << 48) /* read at the call's end */
 #define AGENT_USER_FAILED       (1ull << 49) /* not mapped; no bytes */

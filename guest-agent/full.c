@@ -40,17 +40,15 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_
 
 /* Who calls, and is it asked for */
 
-static agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
+/* Behind its first place, @i. */
+__attribute__((noinline)) static agent_u32 site_behind(const struct agent_header *h, agent_u32 ip,
+						       agent_u32 i)
 {
-	agent_u32 slots = h->site_slots, mask = slots - 1;
-	agent_u32 i = (agent_u32)((agent_u64)(ip * AGENT_SITE_MUL) * slots >> 32);
+	agent_u32 mask = h->site_slots - 1;
 	const agent_u64 *table = in_data(h, h->sites_off);
 
-	if (!slots)
-		return 0;
-	/* whole, as the host writes it: a task may be preempted here from one trace into the next */
-	for (agent_u32 n = 0; n < AGENT_SITE_PROBES; n++, i = (i + 1) & mask) {
-		agent_u64 site = READ_ONCE(table[i]);
+	for (agent_u32 n = 1; n < AGENT_SITE_PROBES; n++) {
+		agent_u64 site = READ_ONCE(table[i = (i + 1) & mask]);
 
 		if ((agent_u32)site == ip)
 			return (agent_u32)(site >> 32);
@@ -58,6 +56,22 @@ static agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
 			return 0;
 	}
 	return 0;
+}
+
+static inline agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
+{
+	agent_u32 slots = h->site_slots;
+	agent_u32 i = (agent_u32)((agent_u64)(ip * AGENT_SITE_MUL) * slots >> 32);
+	const agent_u64 *table = in_data(h, h->sites_off);
+	agent_u64 site;
+
+	if (!slots)
+		return 0;
+	/* whole, as the host writes it: a task may be preempted here from one trace into the next */
+	site = READ_ONCE(table[i]);
+	if (likely((agent_u32)site == ip))
+		return (agent_u32)(site >> 32);
+	return (agent_u32)site ? site_behind(h, ip, i) : 0;
 }
 
 static agent_u64 *followed(const struct call *c, agent_u32 pid)
@@ -93,7 +107,7 @@ __attribute__((noinline)) static void follow_task(const struct call *c, const st
 }
 
 /* The host may change list and length at any time. */
-static bool pid_wanted(const struct call *c)
+__attribute__((noinline)) static bool pid_chosen(const struct call *c)
 {
 	agent_u32 n = READ_ONCE(c->h->n_pids);
 
@@ -110,6 +124,13 @@ static bool pid_wanted(const struct call *c)
 			return true;
 	}
 	return false;
+}
+
+static inline bool pid_wanted(const struct call *c)
+{
+	return likely(!(c->h->options & (AGENT_OPT_UIDS | AGENT_OPT_FOLLOW)) &&
+		      !READ_ONCE(c->h->n_pids)) ||
+	       pid_chosen(c);
 }
 
 static void use_cpu(struct call *c, agent_u32 n)
@@ -131,10 +152,11 @@ static bool find_cpu(struct call *c)
 	return false;
 }
 
+/* That the agent is on was looked at on the way here. */
 static bool begin(struct call *c, const struct full_regs *r)
 {
 	c->h = header();
-	if (!READ_ONCE(c->h->enabled) || !find_cpu(c))
+	if (!find_cpu(c))
 		return false;
 	c->task = this_task();
 	if (unlikely(in_gate(c))) {
@@ -345,7 +367,7 @@ static bool decide(const struct call *c, agent_u32 outer, agent_u32 *state_ret)
 static void free_frame(struct call *c, struct agent_frame *f, const agent_u64 *cell)
 {
 	if (change(&f->slot, (agent_u64)cell, 0))
-		put_frame(c->cpu, f);
+		put_frame(c->h, c->cpu, f);
 }
 
 /* Has it an entry record? */
@@ -380,20 +402,34 @@ static void fill(const struct call *c, struct agent_frame *f, const struct full_
 	WRITE_ONCE(f->slot, (agent_u64)&r->cell);
 }
 
+/* With what is read of the program's memory. False: there is no room. */
+static bool record_entry(struct call *c, struct agent_frame *f, const struct full_regs *r,
+			 agent_u32 state)
+{
+	agent_u32 left = 0;
+
+	if (!(state & AGENT_FRAME_USER))
+		return record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r);
+	if (!user_entry(c, r, f->parent, &left))
+		return false;
+	f->state = (state & ~(agent_u32)AGENT_FRAME_USER) | left;
+	return true;
+}
+
 /*
  * The frame is filled in before slot says that it is in use, that is before the task's word names it, and
  * all is done before the cell leads to it. A call whose entry the ring has no room for is followed all
  * the same where what is inside depends on it.
  */
-static struct agent_frame *follow(struct call *c, struct full_regs *r, agent_u32 state,
-				  agent_u32 outer, struct place *p)
+static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u32 outer,
+		   struct place *p)
 {
 	bool recorded = is_recorded(state);
-	struct agent_frame *f = take_frame(c->cpu, c->cpu_no);
+	struct agent_frame *f = take_frame(c->h, c->cpu, c->cpu_no);
 
 	if (unlikely(!f)) {
 		not_followed(c, r, state);
-		return NULL;
+		return;
 	}
 	if (recorded)
 		name_task(c->cpu, c->cpu_no, c->task, c->pid);
@@ -402,17 +438,16 @@ static struct agent_frame *follow(struct call *c, struct full_regs *r, agent_u32
 	if (state & AGENT_FRAME_TASK && !enter_task(c, p, f)) {
 		free_frame(c, f, &r->cell);
 		not_followed(c, r, state);
-		return NULL;
+		return;
 	}
-	if (recorded && !record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r)) {
+	if (recorded && !record_entry(c, f, r, state)) {
 		if (!(state & AGENT_FRAME_TASK)) {
 			free_frame(c, f, &r->cell);
-			return NULL;
+			return;
 		}
 		f->state |= AGENT_FRAME_QUIET;
 	}
 	WRITE_ONCE(r->cell, trampolines() + (agent_u64)frame_number(c->h, f) * AGENT_TRAMP_BYTES);
-	return f;
 }
 
 /* A site with a capture: is it to be followed to its return? Else all is done. */
@@ -452,15 +487,19 @@ static bool choose(const struct call *c, const struct full_regs *r, struct place
 	return true;
 }
 
-/* A system call whose program's memory is read: with the return, from its registers again. */
-__attribute__((noinline)) static agent_u32 user_state(const struct call *c,
-						      const struct full_regs *r, agent_u32 state)
+/*
+ * A system call whose program's memory is read: with the return, from its registers again. Interrupts are off once
+ * for what is read first, whose call it is, and the record of both.
+ */
+__attribute__((noinline)) static agent_u32 begin_user(struct call *c, const struct full_regs *r,
+						      agent_u32 state)
 {
 	agent_u64 regs = call_regs(r);
 
-	if (!(c->what >> AGENT_SITE_USER_SHIFT & AGENT_SITE_USER_MASK) || !regs || !in_process() ||
-	    state & (AGENT_FRAME_TASK | AGENT_FRAME_THRESHOLD))
+	if (!regs || !in_process() || state & (AGENT_FRAME_TASK | AGENT_FRAME_THRESHOLD))
 		return 0;
+	if (!c->gate)
+		(void)gate_open_here(c);
 	return AGENT_FRAME_USER | (agent_u32)(regs - (agent_u64)&r->cell) / 8
 					  << AGENT_FRAME_DEPTH_SHIFT;
 }
@@ -470,7 +509,6 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 {
 	agent_u32 state = 0, outer = 0;
 	struct place p = { NULL, 0, false };
-	struct agent_frame *f;
 	struct call c;
 
 	if (!begin(&c, r))
@@ -482,14 +520,9 @@ void full_graph_entry(struct full_regs *r, agent_u64 bp)
 	/* first, so that what it takes is not part of the call's time */
 	if (unlikely(c.what & AGENT_SITE_STACK) && is_recorded(state))
 		take_stack(&c, r->cell, &r->cell, bp, outer);
-	if (c.what & AGENT_SITE_SYSCALL)
-		state |= user_state(&c, r, state);
-	/* interrupts are off once for whose call it is, the record and what is read first */
-	if (state & AGENT_FRAME_USER && !c.gate)
-		(void)gate_open(&c);
-	f = follow(&c, r, state, outer, &p);
-	if (f && f->state & AGENT_FRAME_USER)
-		f->state = (f->state & ~(agent_u32)AGENT_FRAME_USER) | user_entry(&c, r->arg[0]);
+	if (c.what >> AGENT_SITE_USER_SHIFT & AGENT_SITE_USER_MASK && c.what & AGENT_SITE_SYSCALL)
+		state |= begin_user(&c, r, state);
+	follow(&c, r, state, outer, &p);
 	gate_close(&c);
 }
 

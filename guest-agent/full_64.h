@@ -23,6 +23,9 @@
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+/* What a system call passes on every way: a call and a return are dear where code is translated. */
+#define always_inline inline __attribute__((always_inline))
+
 /* Another CPU, the host or an interrupt may look at it, or change it, between any two instructions. */
 #define READ_ONCE(x)     (*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, v) (*(volatile __typeof__(x) *)&(x) = (v))
@@ -177,11 +180,28 @@ static inline void name_task(struct agent_cpu *cpu, agent_u32 cpu_no, agent_u64 
 			 : "rax", "rdx", "cc", "memory");
 }
 
-static inline struct agent_frame *take_frame(struct agent_cpu *cpu, agent_u32 cpu_no)
+static inline bool change(agent_u64 *p, agent_u64 from, agent_u64 to)
+{
+	return __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+}
+
+/* The list @seen with frame number + 1 @first instead of its first one. */
+static inline agent_u64 free_list(agent_u64 seen, agent_u32 first)
+{
+	return ((seen >> 32) + 1) << 32 | first;
+}
+
+/* POP_FRAME once; all else is take_frame's of graph_64.S. */
+static inline struct agent_frame *take_frame(const struct agent_header *h, struct agent_cpu *cpu,
+					     agent_u32 cpu_no)
 {
 	register agent_u64 r10 __asm__("r10") = cpu_no;
-	struct agent_frame *f;
+	agent_u64 seen = READ_ONCE(cpu->free_frames);
+	struct agent_frame *f = frame_at(h, (agent_u32)seen - 1);
 
+	if (likely((agent_u32)seen &&
+		   change(&cpu->free_frames, seen, free_list(seen, READ_ONCE(f->next)))))
+		return f;
 	__asm__ volatile("call take_frame"
 			 : "=D"(f)
 			 : "c"(cpu), "r"(r10)
@@ -189,8 +209,15 @@ static inline struct agent_frame *take_frame(struct agent_cpu *cpu, agent_u32 cp
 	return f;
 }
 
-static inline void put_frame(struct agent_cpu *cpu, struct agent_frame *f)
+/* PUSH_FRAME once, else put_frame of graph_64.S */
+static inline void put_frame(const struct agent_header *h, struct agent_cpu *cpu,
+			     struct agent_frame *f)
 {
+	agent_u64 seen = READ_ONCE(cpu->free_frames);
+
+	WRITE_ONCE(f->next, (agent_u32)seen);
+	if (likely(change(&cpu->free_frames, seen, free_list(seen, frame_number(h, f) + 1))))
+		return;
 	__asm__ volatile("call put_frame"
 			 :
 			 : "c"(cpu), "D"(f)
@@ -208,11 +235,6 @@ static inline agent_u64 irq_save(void)
 static inline void irq_restore(agent_u64 saved)
 {
 	__asm__ volatile("pushq %0\n\tpopfq" : : "r"(saved) : "cc", "memory");
-}
-
-static inline bool change(agent_u64 *p, agent_u64 from, agent_u64 to)
-{
-	return __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
 }
 
 static inline void count(agent_u64 *p)

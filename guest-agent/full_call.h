@@ -46,7 +46,7 @@ static bool in_gate(const struct call *c)
  * From here to gate_close() the task stays on this CPU, the scratch is its own, and the guest's functions may
  * be called. False: not from here. The CPU may be another than that whose ring @c writes to.
  */
-static bool gate_open(struct call *c)
+static always_inline bool gate_open_here(struct call *c)
 {
 	agent_u32 n;
 
@@ -64,6 +64,11 @@ static bool gate_open(struct call *c)
 	if (c->irqs)
 		irqs_on();
 	return false;
+}
+
+__attribute__((noinline)) static bool gate_open(struct call *c)
+{
+	return gate_open_here(c);
 }
 
 /* Nothing, if it is not open. */

@@ -135,7 +135,7 @@ static bool walk(const struct call *c, agent_u32 fd, struct path_walk *w, agent_
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wframe-larger-than="
 /* The record's bytes: inode number, magic number of the file system, and the path without a NUL. */
-__attribute__((noinline)) static void read_fd(const struct user_read *u, agent_u32 fd)
+__attribute__((noinline)) static void read_fd(struct user_read *u, agent_u32 fd)
 {
 	struct path_walk w;
 	struct user_bytes b;

@@ -42,7 +42,7 @@ struct call {
 };
 
 /* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. See TRY_RESERVE. */
-static agent_s64 reserve(const struct call *c, agent_u32 n)
+static always_inline agent_s64 reserve_slots(const struct call *c, agent_u32 n)
 {
 	agent_u64 *head = &c->cpu->head;
 	agent_u64 at = READ_ONCE(*head);
@@ -66,6 +66,11 @@ static agent_s64 reserve(const struct call *c, agent_u32 n)
 	if ((at - 1) / AGENT_COMM_PERIOD != (at + n - 1) / AGENT_COMM_PERIOD)
 		WRITE_ONCE(c->cpu->last_pid, ~0u);
 	return (agent_s64)at;
+}
+
+__attribute__((noinline)) static agent_s64 reserve(const struct call *c, agent_u32 n)
+{
+	return reserve_slots(c, n);
 }
 
 /*
@@ -124,6 +129,20 @@ static inline void put_data(struct room *m, agent_u64 context, agent_u64 word)
 	next_slot(m);
 }
 
+/* What is copied, at the address @from of the kernel's. */
+struct piece {
+	agent_u32 program;
+	agent_u32 there, n; /* bytes */
+	agent_u64 key;
+	agent_u64 from;
+};
+
+/* Slots of its DATA. */
+static inline agent_u32 piece_slots(const struct piece *p)
+{
+	return 1 + (p->n + 7) / 8;
+}
+
 /* Last: a reader that finds it has its DATA. */
 static inline void put_record(const struct room *m, agent_u64 w1, agent_u64 low36)
 {
@@ -131,7 +150,8 @@ static inline void put_record(const struct room *m, agent_u64 w1, agent_u64 low3
 }
 
 /* One slot. */
-static void store(const struct call *c, agent_s64 index, agent_u64 w1, agent_u64 low36)
+static always_inline void store_slot(const struct call *c, agent_s64 index, agent_u64 w1,
+				     agent_u64 low36)
 {
 	const struct agent_header *h = c->h;
 	agent_u64 lap = ((agent_u64)index >> __builtin_ctz(h->ring_slots)) + 1;
@@ -145,6 +165,12 @@ static void store(const struct call *c, agent_s64 index, agent_u64 w1, agent_u64
 	WRITE_ONCE(slot[0], w0);
 	WRITE_ONCE(slot[1], w1);
 	WRITE_ONCE(slot[2], check | low36);
+}
+
+__attribute__((noinline)) static void store(const struct call *c, agent_s64 index, agent_u64 w1,
+					    agent_u64 low36)
+{
+	store_slot(c, index, w1, low36);
 }
 
 static void store_data(const struct call *c, agent_s64 index, agent_u64 context, agent_u64 word)
@@ -250,72 +276,13 @@ static agent_u64 who(const struct call *c)
 }
 
 /* Low 36 bits of its record: the context is the call's, not that of the gate. */
-static agent_u64 low36_of(const struct call *c, agent_u32 type)
+static always_inline agent_u64 low36_of(const struct call *c, agent_u32 type)
 {
 	agent_u64 low36 = record_low36(c->task, c->pid, type);
 
 	if (c->gate && c->irqs)
 		low36 &= ~((agent_u64)AGENT_CTX_IRQS_OFF << AGENT_CTX_SHIFT);
 	return low36;
-}
-
-/* A GRAPH_ENTRY of a system call's handler, or a FUNCTION. As record_call(). */
-__attribute__((noinline)) static bool record_syscall(const struct call *c, agent_u32 type,
-						     agent_u32 parent, const struct full_regs *r)
-{
-	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
-	agent_u64 regs = call_regs(r), low36 = low36_of(c, type);
-	bool nr = regs && c->what & AGENT_SITE_NR, is_who = c->h->options & AGENT_OPT_WHO;
-	struct room m;
-	agent_s64 at;
-
-	if (n > AGENT_MAX_ARGS)
-		n = AGENT_MAX_ARGS;
-	if (unlikely(!regs))
-		n = 0;
-	at = reserve(c, 1 + n + nr + is_who);
-	if (unlikely(at < 0)) {
-		count(&c->cpu->lost);
-		return false;
-	}
-	open_room(c, at, &m);
-	for (agent_u32 i = 0; i < n; i++)
-		put_data(&m, AGENT_DATA_ARG | i, call_reg(c, regs, i));
-	if (nr)
-		put_data(&m, AGENT_DATA_NR | is_call32(c), call_reg(c, regs, AGENT_MAX_ARGS));
-	if (is_who)
-		put_data(&m, AGENT_DATA_WHO, who(c));
-	put_record(&m, (agent_u64)parent << 32 | c->ip, low36);
-	return true;
-}
-
-/*
- * A FUNCTION or a GRAPH_ENTRY with the site's arguments. The reader finds the DATA with the record. The
- * caller has named the task: from further out, for the sake of the stack.
- */
-static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
-			const struct full_regs *r)
-{
-	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
-	agent_u64 low36;
-	agent_s64 at;
-
-	if (unlikely(c->what & AGENT_SITE_SYSCALL))
-		return record_syscall(c, type, parent, r);
-	if (n > AGENT_MAX_ARGS)
-		n = AGENT_MAX_ARGS;
-	low36 = low36_of(c, type);
-	at = reserve(c, 1 + n + stack_words(c));
-	if (unlikely(at < 0)) {
-		count(&c->cpu->lost);
-		return false;
-	}
-	for (agent_u32 i = 0; i < n; i++)
-		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, r->arg[i]);
-	if (unlikely(c->n_stack))
-		store_stack(c, at + 1 + n);
-	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
-	return true;
 }
 
 static agent_u8 byte_at(agent_u64 p)
@@ -368,11 +335,21 @@ static agent_u64 word_at(agent_u64 p, agent_u32 n)
 	return word;
 }
 
-static void store_bytes(struct room *m, agent_u64 p, agent_u32 n)
+/* The words that are whole may lie anywhere. */
+static always_inline void put_piece(struct room *m, const struct piece *p)
 {
-	for (agent_u32 i = 0; i * 8 < n; i++)
-		put_data(m, AGENT_DATA_BYTES | i,
-			 word_at(p + i * 8, n - i * 8 < 8 ? n - i * 8 : 8));
+	agent_u64 w0 = m->w0, from = p->from;
+	agent_u32 i = 0;
+
+	m->w0 = (w0 & ~AGENT_TSC_MASK) | (agent_u64)p->there << AGENT_CAPTURE_THERE_SHIFT | p->n;
+	put_slot(m->slot, m->w0, p->key,
+		 (agent_u64)(AGENT_DATA_CAPTURE | p->program) << AGENT_CTX_SHIFT | m->low36);
+	m->w0 = w0;
+	next_slot(m);
+	for (; i < p->n / 8; i++, from += 8)
+		put_data(m, AGENT_DATA_BYTES | i, peek(from));
+	if (p->n & 7)
+		put_data(m, AGENT_DATA_BYTES | i, word_at(from, p->n & 7));
 }
 
 static agent_u32 piece_of(agent_u32 n)
@@ -380,12 +357,73 @@ static agent_u32 piece_of(agent_u32 n)
 	return n < AGENT_CAPTURE_MAX ? n : AGENT_CAPTURE_MAX;
 }
 
-/* False: there is no room. */
-static bool record_piece(const struct call *c, agent_u32 number, agent_u64 key, agent_u64 from,
-			 agent_u32 there, agent_u32 n)
+/* A GRAPH_ENTRY of a system call's handler, or a FUNCTION. As record_call(). @p: of its memory; or NULL */
+__attribute__((noinline)) static bool record_syscall(const struct call *c, agent_u32 type,
+						     agent_u32 parent, const struct full_regs *r,
+						     const struct piece *p)
+{
+	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
+	agent_u64 regs = call_regs(r), low36 = low36_of(c, type);
+	bool nr = regs && c->what & AGENT_SITE_NR, is_who = c->h->options & AGENT_OPT_WHO;
+	struct room m;
+	agent_s64 at;
+
+	if (n > AGENT_MAX_ARGS)
+		n = AGENT_MAX_ARGS;
+	if (unlikely(!regs))
+		n = 0;
+	at = reserve_slots(c, 1 + n + nr + is_who + (p ? piece_slots(p) : 0));
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return false;
+	}
+	open_room(c, at, &m);
+	for (agent_u32 i = 0; i < n; i++)
+		put_data(&m, AGENT_DATA_ARG | i, call_reg(c, regs, i));
+	if (nr)
+		put_data(&m, AGENT_DATA_NR | is_call32(c), call_reg(c, regs, AGENT_MAX_ARGS));
+	if (is_who)
+		put_data(&m, AGENT_DATA_WHO, who(c));
+	if (p)
+		put_piece(&m, p);
+	put_record(&m, (agent_u64)parent << 32 | c->ip, low36);
+	return true;
+}
+
+/*
+ * A FUNCTION or a GRAPH_ENTRY with the site's arguments. The reader finds the DATA with the record. The
+ * caller has named the task: from further out, for the sake of the stack.
+ */
+static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
+			const struct full_regs *r)
+{
+	agent_u32 n = c->what >> AGENT_SITE_ARGS_SHIFT & AGENT_SITE_ARGS_MASK;
+	agent_u64 low36;
+	agent_s64 at;
+
+	if (unlikely(c->what & AGENT_SITE_SYSCALL))
+		return record_syscall(c, type, parent, r, NULL);
+	if (n > AGENT_MAX_ARGS)
+		n = AGENT_MAX_ARGS;
+	low36 = low36_of(c, type);
+	at = reserve(c, 1 + n + stack_words(c));
+	if (unlikely(at < 0)) {
+		count(&c->cpu->lost);
+		return false;
+	}
+	for (agent_u32 i = 0; i < n; i++)
+		store_data(c, at + 1 + i, AGENT_DATA_ARG | i, r->arg[i]);
+	if (unlikely(c->n_stack))
+		store_stack(c, at + 1 + n);
+	store(c, at, (agent_u64)parent << 32 | c->ip, low36);
+	return true;
+}
+
+/* As a record of its own. False: there is no room. */
+__attribute__((noinline)) static bool record_piece(const struct call *c, const struct piece *p)
 {
 	agent_u64 low36 = low36_of(c, AGENT_REC_FUNCTION);
-	agent_s64 at = reserve(c, 3 + (n + 7) / 8);
+	agent_s64 at = reserve_slots(c, 1 + piece_slots(p));
 	struct room m;
 
 	if (unlikely(at < 0)) {
@@ -393,9 +431,7 @@ static bool record_piece(const struct call *c, agent_u32 number, agent_u64 key, 
 		return false;
 	}
 	open_room(c, at, &m);
-	put_data(&m, AGENT_DATA_CAPTURE | number, (agent_u64)there << 32 | n);
-	put_data(&m, AGENT_DATA_KEY, key);
-	store_bytes(&m, from, n);
+	put_piece(&m, p);
 	put_record(&m, c->ip, low36);
 	return true;
 }
@@ -414,8 +450,12 @@ static void record_string(const struct call *c, agent_u32 number, agent_u64 key,
 
 		n = string_len(from + done, piece);
 		whole = n < piece;
-		if (!record_piece(c, number, key, from + done,
-				  whole ? done + n : AGENT_CAPTURE_UNKNOWN, n))
+		if (!record_piece(
+			    c, &(struct piece){ .program = number,
+						.there = whole ? done + n : AGENT_CAPTURE_UNKNOWN,
+						.n = n,
+						.key = key,
+						.from = from + done }))
 			return;
 		done += n;
 	} while (!whole && done < max);
@@ -450,7 +490,11 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 	if (p->flags & AGENT_CAPTURE_STRING)
 		record_string(c, number, key, from, max < there ? max : there);
 	else
-		record_piece(c, number, key, from, there, piece_of(max < there ? max : there));
+		record_piece(c, &(struct piece){ .program = number,
+						 .there = there,
+						 .n = piece_of(max < there ? max : there),
+						 .key = key,
+						 .from = from });
 }
 
 static void record_switch(struct call *c, agent_u64 prev)
@@ -495,7 +539,7 @@ static void record_return(struct call *c, const struct agent_frame *f, agent_u64
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	low36 = low36_of(c, AGENT_REC_GRAPH_RETURN);
 	n += !!(state & AGENT_FRAME_THRESHOLD) + !!(state & AGENT_FRAME_RETVAL);
-	at = reserve(c, n + stack_words(c));
+	at = reserve_slots(c, n + stack_words(c));
 	if (unlikely(at < 0)) {
 		count(&c->cpu->lost);
 		count(&c->cpu->lost_returns);
@@ -504,10 +548,12 @@ static void record_return(struct call *c, const struct agent_frame *f, agent_u64
 	if (unlikely(c->n_stack))
 		store_stack(c, at + n);
 	if (state & AGENT_FRAME_RETVAL)
-		store_data(c, at + n - 1, AGENT_DATA_RETVAL, rax);
+		store_slot(c, at + n - 1, rax,
+			   (agent_u64)AGENT_DATA_RETVAL << AGENT_CTX_SHIFT |
+				   AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid);
 	if (state & AGENT_FRAME_THRESHOLD)
 		store_data(c, at + 1, AGENT_DATA_DEPTH, state >> AGENT_FRAME_DEPTH_SHIFT);
-	store(c, at, (agent_u64)coded(ticks) << 32 | f->ip, low36);
+	store_slot(c, at, (agent_u64)coded(ticks) << 32 | f->ip, low36);
 }
 
 #endif

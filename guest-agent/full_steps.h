@@ -6,12 +6,17 @@
 #include "guest-agent/full_path.h"
 #include "guest-agent/full_user.h"
 
-static bool read_step(const struct user_read *u)
+static bool read_step(struct user_read *u)
 {
 	const struct agent_user_step *s = u->s;
 	agent_u32 max = at_most(s->max, AGENT_USER_MAX), bytes;
 	agent_u64 from, n;
 
+	if (likely(s->op <= AGENT_USER_STRINGS || s->op == AGENT_USER_IOVEC)) {
+		; /* a few reads until there is something to be recorded: with the gate open, if it is */
+	} else if (u->entry) {
+		write_entry(u, NULL);
+	}
 	if (s->op == AGENT_USER_ARGS)
 		return read_args(u);
 	if (s->op == AGENT_USER_FD) {
@@ -60,15 +65,16 @@ static const struct agent_user_step *first_step(const struct call *c, agent_u32 
 }
 
 /*
- * After the entry's record, and a tick later. Return: what is left for the call's end: AGENT_FRAME_USER if
- * anything is, and AGENT_FRAME_RETRY bits. Most calls that only pass memory on have nothing left.
+ * An entry's record, with the first that is read, and what else is; the gate is open, and closed then.
+ * @left_ret: what is left for the call's end: AGENT_FRAME_USER if anything is, and AGENT_FRAME_RETRY bits. Most
+ * calls that only pass memory on have nothing left. False: there is no room for the record.
  */
-__attribute__((noinline)) static agent_u32 user_entry(struct call *c, agent_u64 regs)
+__attribute__((noinline)) static bool user_entry(struct call *c, const struct full_regs *r,
+						 agent_u32 parent, agent_u32 *left_ret)
 {
-	struct user_read u = { .c = c, .regs = regs };
+	struct user_read u = { .c = c, .regs = r->arg[0], .entry = r, .parent = parent };
 	agent_u32 n, left = 0;
 
-	c->tsc++;
 	u.s = first_step(c, &n);
 	for (agent_u32 i = 0; i < n; i++, u.s++) {
 		agent_u32 flags = READ_ONCE(u.s->flags);
@@ -80,10 +86,13 @@ __attribute__((noinline)) static agent_u32 user_entry(struct call *c, agent_u64 
 			left |= AGENT_FRAME_USER;
 		else if (!read_step(&u) && i < RETRIES)
 			left |= AGENT_FRAME_USER | (agent_u32)AGENT_FRAME_RETRY << i;
-		if (flags & AGENT_USER_LAST)
+		if (flags & AGENT_USER_LAST || unlikely(u.refused))
 			break;
 	}
-	return left;
+	if (u.entry)
+		write_entry(&u, NULL);
+	*left_ret = left;
+	return !u.refused;
 }
 
 /*

@@ -21,6 +21,10 @@ struct user_read {
 	agent_u64 regs;
 	agent_u64 key; /* without number */
 	agent_u64 ret; /* of the call; at its end */
+	/* The entry whose record what is read first goes into; NULL: it is written, or this is the call's end */
+	const struct full_regs *entry;
+	agent_u32 parent;
+	bool refused; /* it had no room: what would follow is nobody's */
 };
 
 /* The bytes of one record, as words; the compiler knows no memset() here. */
@@ -36,17 +40,25 @@ static inline bool in_process(void)
 /*
  * By the guest's copy_from_user_nofault(): Linux v6.1 and v6.12 mm/maccess.c. With page faults disabled it fails
  * where it would have to wait, it checks the range itself, and a fault in it is the guest's own exception
- * table's. The gate is open for no longer than that; for the first read of an entry it is already.
+ * table's. The gate is open for no longer than that; but from before the entry until its record is written.
  */
-static bool from_user(const struct user_read *u, void *dst, agent_u64 from, agent_u32 n)
+static always_inline bool read_user(const struct user_read *u, void *dst, agent_u64 from,
+				    agent_u32 n)
 {
 	agent_u64 failed;
 
 	if (!(u->c->h->calls & AGENT_CALL_COPY) || (!u->c->gate && !gate_open(u->c)))
 		return false;
 	failed = guest_call_copy((agent_u64)dst, from, n, 0);
-	gate_close(u->c);
+	if (!u->entry)
+		gate_close(u->c);
 	return !failed;
+}
+
+__attribute__((noinline)) static bool from_user(const struct user_read *u, void *dst,
+						agent_u64 from, agent_u32 n)
+{
+	return read_user(u, dst, from, n);
 }
 
 static agent_u32 in_page(agent_u64 p)
@@ -70,36 +82,41 @@ static bool user_pointer(const struct user_read *u, agent_u64 at, agent_u64 *ret
 	return from_user(u, ret, at, is_compat(u) ? 4 : 8);
 }
 
-static void record_user(const struct user_read *u, agent_u32 number, agent_u64 bits,
-			agent_u32 there, const struct user_bytes *b, agent_u32 n)
+/* The entry's own record, with @p or without. What follows has a tick more. */
+static always_inline void write_entry(struct user_read *u, const struct piece *p)
 {
 	struct call *c = u->c;
-	agent_u64 low36 = low36_of(c, AGENT_REC_FUNCTION);
-	agent_u32 words = (n + 7) / 8;
-	struct room m;
-	agent_s64 at;
 
-	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	at = reserve(c, 3 + words);
-	if (unlikely(at < 0)) {
-		count(&c->cpu->lost);
-		return;
-	}
-	open_room(c, at, &m);
-	put_data(&m, AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER, (agent_u64)there << 32 | n);
-	put_data(&m, AGENT_DATA_KEY,
-		 u->key | bits | (agent_u64)(number & 0xffff) << AGENT_USER_NUMBER_SHIFT);
-	for (agent_u32 i = 0; i < words; i++) {
-		agent_u64 word = b->word[i];
-
-		if (i == words - 1 && n & 7)
-			word &= (1ull << 8 * (n & 7)) - 1;
-		put_data(&m, AGENT_DATA_BYTES | i, word);
-	}
-	put_record(&m, c->ip, low36);
+	u->refused = !record_syscall(c, AGENT_REC_GRAPH_ENTRY, u->parent, u->entry, p);
+	u->entry = NULL;
+	gate_close(c);
+	c->tsc++;
 }
 
-static void record_failed(const struct user_read *u, agent_u32 number)
+__attribute__((noinline)) static void record_user(struct user_read *u, agent_u32 number,
+						  agent_u64 bits, agent_u32 there,
+						  const struct user_bytes *b, agent_u32 n)
+{
+	struct call *c = u->c;
+	const struct piece p = {
+		.program = AGENT_CAPTURE_USER,
+		.there = there,
+		.n = n,
+		.key = u->key | bits | (agent_u64)(number & 0xffff) << AGENT_USER_NUMBER_SHIFT,
+		.from = (agent_u64)b,
+	};
+
+	if (unlikely(u->refused))
+		return;
+	if (u->entry) {
+		write_entry(u, &p);
+		return;
+	}
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	(void)record_piece(c, &p);
+}
+
+static void record_failed(struct user_read *u, agent_u32 number)
 {
 	record_user(u, number, AGENT_USER_FAILED, AGENT_CAPTURE_UNKNOWN, NULL, 0);
 }
@@ -108,8 +125,8 @@ static void record_failed(const struct user_read *u, agent_u32 number)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wframe-larger-than="
 /* @n of @there bytes, in pieces. False: the first piece is not there. */
-__attribute__((noinline)) static bool read_bytes(const struct user_read *u, agent_u64 from,
-						 agent_u32 n, agent_u32 there)
+__attribute__((noinline)) static bool read_bytes(struct user_read *u, agent_u64 from, agent_u32 n,
+						 agent_u32 there)
 {
 	struct user_bytes b;
 	agent_u32 number = 0;
@@ -117,12 +134,12 @@ __attribute__((noinline)) static bool read_bytes(const struct user_read *u, agen
 	do {
 		agent_u32 part = at_most(at_most(n, AGENT_CAPTURE_MAX), in_page(from));
 
-		if (part && !from_user(u, &b, from, part))
+		if (part && !read_user(u, &b, from, part))
 			return number != 0;
 		record_user(u, number++, 0, there, &b, part);
 		from += part;
 		n -= part;
-	} while (n);
+	} while (n && !u->refused);
 	return true;
 }
 
@@ -152,7 +169,7 @@ static bool fill_string(const struct user_read *u, struct user_bytes *b, agent_u
 	return n != 0;
 }
 
-__attribute__((noinline)) static bool read_string(const struct user_read *u, agent_u64 from,
+__attribute__((noinline)) static bool read_string(struct user_read *u, agent_u64 from,
 						  agent_u32 max, agent_u32 number)
 {
 	struct user_bytes b;
@@ -166,18 +183,18 @@ __attribute__((noinline)) static bool read_string(const struct user_read *u, age
 		total += n;
 		record_user(u, number, 0, end ? total : AGENT_CAPTURE_UNKNOWN, &b, n);
 		number += u->s->op == AGENT_USER_STRING;
-	} while (!end && total < max && u->s->op == AGENT_USER_STRING);
+	} while (!end && total < max && u->s->op == AGENT_USER_STRING && !u->refused);
 	return true;
 }
 
 #pragma GCC diagnostic pop
 
-static bool read_strings(const struct user_read *u, agent_u64 from, agent_u32 max)
+static bool read_strings(struct user_read *u, agent_u64 from, agent_u32 max)
 {
 	agent_u32 size = is_compat(u) ? 4 : 8;
 	agent_u64 p = 0;
 
-	for (agent_u32 i = 0; i < AGENT_USER_ELEMENTS && max; i++, from += size) {
+	for (agent_u32 i = 0; i < AGENT_USER_ELEMENTS && max && !u->refused; i++, from += size) {
 		agent_u32 part = at_most(max, u->s->each);
 
 		if (!user_pointer(u, from, &p))
@@ -193,7 +210,7 @@ static bool read_strings(const struct user_read *u, agent_u64 from, agent_u32 ma
 	return true;
 }
 
-static bool read_count(const struct user_read *u, agent_u64 from)
+static bool read_count(struct user_read *u, agent_u64 from)
 {
 	agent_u32 size = is_compat(u) ? 4 : 8, n = 0;
 	agent_u64 p;
@@ -208,12 +225,13 @@ static bool read_count(const struct user_read *u, agent_u64 from)
 	return true;
 }
 
-static bool read_iovec(const struct user_read *u, agent_u64 from, agent_u64 n)
+static bool read_iovec(struct user_read *u, agent_u64 from, agent_u64 n)
 {
 	agent_u32 size = is_compat(u) ? 4 : 8;
 	agent_u64 left = u->s->flags & AGENT_USER_RET ? u->ret : ~0ull, base, len;
 
-	for (agent_u32 i = 0; i < AGENT_USER_ELEMENTS && i < n && left; i++, from += 2 * size) {
+	for (agent_u32 i = 0; i < AGENT_USER_ELEMENTS && i < n && left && !u->refused;
+	     i++, from += 2 * size) {
 		if (!user_pointer(u, from, &base) || !user_pointer(u, from + size, &len))
 			return i != 0;
 		if (len > left)
@@ -228,7 +246,7 @@ static bool read_iovec(const struct user_read *u, agent_u64 from, agent_u64 n)
 }
 
 /* The kernel has put it there, and there is no other thread yet: v6.1 fs/binfmt_elf.c create_elf_tables() */
-static bool read_args(const struct user_read *u)
+static bool read_args(struct user_read *u)
 {
 	const struct agent_where *w = &u->c->h->where;
 	bool env = u->s->flags & AGENT_USER_ENV;
@@ -260,13 +278,19 @@ static bool find_bytes(const struct user_read *u, agent_u64 *from_ret, agent_u64
 	const struct agent_user_step *s = u->s;
 	agent_u64 base = user_arg(u, s->base), n = ~0ull, v = 0;
 
+	if (s->len < AGENT_MAX_ARGS)
+		n = user_arg(u, s->len);
+	if (likely((s->ptr_at & s->len_at) < 0 &&
+		   !(s->flags & (AGENT_USER_SP | AGENT_USER_LEN_PTR)))) {
+		*from_ret = base;
+		*n_ret = n;
+		return true;
+	}
 	if (s->flags & AGENT_USER_SP) {
 		if (!u->c->h->where.regs_sp)
 			return false;
 		base = peek(u->regs + u->c->h->where.regs_sp) + (agent_u64)(agent_s64)s->ptr_at;
 	}
-	if (s->len < AGENT_MAX_ARGS)
-		n = user_arg(u, s->len);
 	if (s->flags & AGENT_USER_LEN_PTR) {
 		if (!from_user(u, &v, n, 4))
 			return false;

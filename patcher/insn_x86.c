@@ -142,25 +142,34 @@ bool insn_find_call(const u8 *code, size_t len, u64 rdi, size_t *off_ret)
 	return false;
 }
 
-bool insn_leads_to(u64 ip, const u8 *code, size_t len, u64 target)
+static bool is_relative(const ZydisDecodedInstruction *i)
+{
+	return i->raw.imm[0].is_relative && i->raw.imm[0].is_signed;
+}
+
+bool insn_leads_only(u64 ip, const u8 *code, size_t len, bool (*may)(void *arg, u64 target),
+		     void *arg)
 {
 	ZydisDecodedInstruction i;
 	ZydisDecoder decoder;
-	s32 rel32;
 
 	if (ZYAN_FAILED(
 		    ZydisDecoderInit(&decoder, ZYDIS_MACHINE_MODE_LONG_64, ZYDIS_STACK_WIDTH_64)))
 		return false;
 	for (size_t at = 0; at < len; at += i.length) {
+		u64 target;
+
 		if (ZYAN_FAILED(
 			    ZydisDecoderDecodeInstruction(&decoder, NULL, code + at, len - at, &i)))
 			return false;
-		if (!ends_straight_line(&i))
+		if (!ends_straight_line(&i) || i.meta.category == ZYDIS_CATEGORY_RET ||
+		    i.mnemonic == ZYDIS_MNEMONIC_INT3)
 			continue;
-		if ((code[at] != 0xe8 && code[at] != 0xe9) || i.length != MCOUNT_INSN_SIZE)
+		if (!is_relative(&i))
 			return false;
-		memcpy(&rel32, code + at + 1, sizeof(rel32));
-		return ip + at + MCOUNT_INSN_SIZE + (u64)(s64)rel32 == target;
+		target = ip + at + i.length + (u64)i.raw.imm[0].value.s;
+		if (target - ip >= len && !may(arg, target))
+			return false;
 	}
-	return false;
+	return true;
 }

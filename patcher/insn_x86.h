@@ -58,7 +58,12 @@ bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret);
  */
 bool insn_find_call(const u8 *code, size_t len, u64 rdi, size_t *off_ret);
 
-/** insn_leads_to - is the first branch of @code, which lies at @ip, a 5-byte call or jmp of @target? */
-bool insn_leads_to(u64 ip, const u8 *code, size_t len, u64 target);
+/**
+ * insn_leads_only - does @code, all of a function at @ip, lead out of itself only to where @may allows?
+ *
+ * By calls and branches, taken or not. False when one goes by a register or memory, or something does not decode.
+ */
+bool insn_leads_only(u64 ip, const u8 *code, size_t len, bool (*may)(void *arg, u64 target),
+		     void *arg);
 
 #endif

@@ -28,7 +28,7 @@ struct drain_opts {
 	struct agent_header header; /* as the host wrote it */
 	bool graph; /* function_graph: else returns are those of an earlier trace, and dropped */
 	bool data; /* records may have arguments, return values or a depth: AGENT_REC_DATA */
-	bool captures; /* TRACE_FUNCTION may have a capture; with data */
+	bool captures; /* TRACE_FUNCTION and TRACE_GRAPH_ENTRY may have a capture; with data */
 	struct stacks *stacks; /* records may have callers, which go there; or NULL. With data */
 	bool switches; /* hand on TRACE_SWITCH */
 	bool no_sleep; /* durations without the time that tasks were switched out; needs AGENT_REC_SWITCH */

@@ -9,7 +9,7 @@
 #define HEAD_MAX (1ull << 56)
 #define LOW36    ((1ull << AGENT_CHECK_SHIFT) - 1)
 #define WORDS    (AGENT_RECORD_BYTES / 8)
-#define DATA_MAX (AGENT_CAPTURE_WORDS + 2) /* no record has more DATA that matter */
+#define DATA_MAX AGENT_MAX_CALL_DATA
 
 enum slot_state {
 	SLOT_VALID,
@@ -213,28 +213,30 @@ static struct ring_capture *take_room(struct ring_reader *r)
 	return c;
 }
 
-/* DATA of a capture: its first word takes room for it, of the rest what comes in order counts. */
-static void take_capture(struct ring_reader *r, u32 what, u64 word, struct ring_record *rec)
+/* The first of a capture's DATA takes room for it. */
+static void take_capture(struct ring_reader *r, u32 program, const u64 *w, struct ring_record *rec)
 {
-	u32 number = what & AGENT_DATA_NUMBER;
-	struct ring_capture *c = rec->capture;
+	u64 sizes = w[0] & AGENT_TSC_MASK;
+	struct ring_capture *c;
 
-	if (rec->type != RING_FUNCTION)
+	if ((rec->type != RING_FUNCTION && rec->type != RING_GRAPH_ENTRY) || rec->capture)
 		return;
-	if ((what & AGENT_DATA_KIND) == AGENT_DATA_CAPTURE && !c) {
-		c = take_room(r);
-		if (!c)
-			return;
-		*c = (struct ring_capture){ .program = (u8)number,
-					    .there = (u32)(word >> 32),
-					    .n = MIN((u32)word, (u32)AGENT_CAPTURE_MAX) };
-		rec->capture = c;
-	} else if ((what & AGENT_DATA_KIND) == AGENT_DATA_KEY && c) {
-		c->key = word;
-	} else if ((what & AGENT_DATA_KIND) == AGENT_DATA_BYTES && c) {
-		if (number == c->n_words && number < AGENT_CAPTURE_WORDS)
-			c->words[c->n_words++] = word;
-	}
+	c = take_room(r);
+	if (!c)
+		return;
+	*c = (struct ring_capture){ .program = (u8)program,
+				    .there = (u32)(sizes >> AGENT_CAPTURE_THERE_SHIFT),
+				    .n = MIN((u32)sizes & ((1u << AGENT_CAPTURE_THERE_SHIFT) - 1),
+					     (u32)AGENT_CAPTURE_MAX),
+				    .key = w[1] };
+	rec->capture = c;
+}
+
+/* Of the rest what comes in order counts. */
+static void take_bytes(u32 number, u64 word, struct ring_capture *c)
+{
+	if (c && !c->stack && number == c->n_words && number < AGENT_CAPTURE_WORDS)
+		c->words[c->n_words++] = word;
 }
 
 static void take_call(u32 what, u64 word, struct ring_record *rec)
@@ -269,7 +271,13 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 	u32 what = w[2] >> AGENT_CTX_SHIFT & AGENT_CTX_MASK, number = what & AGENT_DATA_NUMBER;
 
 	r->stats.data++;
-	if (!r->held || rec->tsc != (w[0] & AGENT_TSC_MASK) || rec->pid != (w[2] & AGENT_PID_MASK))
+	if (!r->held || rec->pid != (w[2] & AGENT_PID_MASK))
+		return;
+	if ((what & AGENT_DATA_KIND) == AGENT_DATA_CAPTURE) { /* which has something else there */
+		take_capture(r, number, w, rec);
+		return;
+	}
+	if (rec->tsc != (w[0] & AGENT_TSC_MASK))
 		return;
 	switch (what & AGENT_DATA_KIND) {
 	case AGENT_DATA_ARG: /* one behind a gap is of no use: which is it? */
@@ -295,8 +303,10 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 	case AGENT_DATA_STACK:
 		take_stack(r, number, w[1], rec);
 		return;
-	default: /* or of a later agent */
-		take_capture(r, what, w[1], rec);
+	case AGENT_DATA_BYTES:
+		take_bytes(number, w[1], rec->capture);
+		return;
+	default: /* of a later agent */
 		return;
 	}
 }

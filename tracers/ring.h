@@ -83,7 +83,7 @@ struct ring_record {
 		u64 retval; /* if has_retval; RING_GRAPH_RETURN */
 	};
 	u64 who; /* if has_who: 63..32 cgroup, 31..0 uid; RING_GRAPH_ENTRY */
-	/* RING_FUNCTION, or a stack: the reader's, given back by ring_give_back(); mostly NULL */
+	/* RING_FUNCTION, a system call's RING_GRAPH_ENTRY, or a stack: the reader's, given back by ring_give_back(); mostly NULL */
 	struct ring_capture *capture;
 };
 

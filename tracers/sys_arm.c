@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define NONE          AGENT_CAPTURE_NONE
-#define WRAPPER_BYTES 32u
+#define WRAPPER_BYTES 256u /* at most, of a function that only hands on */
 #define SITE_WITHIN   16u /* bytes of a function's start, where its call site is */
 
 /* A member of a struct of the guest's. */
@@ -31,10 +31,12 @@ static const struct source {
 	struct agent_capture capture;
 	u32 group; /* 0: none */
 	struct member ptr, len, key;
-	const char *hands_on; /* where it is no more than a call of this one, that one is enough */
+	const char *
+		hands_on; /* where all that it returns is this one's, that one is enough; or a part of that */
 } sources[] = {
 	/* fs/namei.c: struct filename *; its name lies in the same allocation, or one of its own */
 	{ .function = "getname_flags",
+	  .hands_on = "getname_flags",
 	  .type = "const char *",
 	  .program = { NULL, NULL, -1, CAPTURE_STRING },
 	  .capture = { .flags = AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING,
@@ -204,7 +206,62 @@ static bool is_function(const char *site, const char *name, bool parts)
 	return !site[n];
 }
 
-static size_t arm_function(const struct kernel *k, struct sys_arm *a, const struct source *s)
+struct told_by {
+	const struct kernel *k;
+	const struct source *s;
+	bool found;
+};
+
+static bool is_traceable(const struct kernel *k, u64 addr)
+{
+	const struct ftrace_site *sites = kernel_sites(k);
+	size_t n = kernel_site_count(k);
+
+	for (size_t i = 0; i < n; i++) {
+		if (sites[i].ip - addr < SITE_WITHIN)
+			return sites[i].state == SITE_OK;
+	}
+	return false;
+}
+
+/*
+ * Where a function that only hands on may lead. What __audit_reusename() finds is what the other one has
+ * returned before, in the same call, for the same pointer.
+ */
+static bool may_hand_on(void *arg, u64 target)
+{
+	struct told_by *t = arg;
+	struct kernel_sym sym;
+
+	if (!kernel_sym_at(t->k, target, &sym) || sym.addr != target || sym.module || !sym.name)
+		return false;
+	if (is_function(sym.name, t->s->hands_on, true) && is_traceable(t->k, target)) {
+		t->found = true;
+		return true;
+	}
+	return !strcmp(sym.name, "__audit_reusename") || !strcmp(sym.name, "__x86_return_thunk");
+}
+
+/*
+ * Does the function at @ip only hand on what a source that is armed returns? Linux v6.1 and v6.12 fs/namei.c
+ * getname(), be it a jump to getname_flags(), or that but for what the compiler made a part of its own.
+ */
+static bool is_told_by(const struct kernel *k, const struct sym_mem *mem, const struct source *s,
+		       u64 ip)
+{
+	struct told_by t = { k, s, false };
+	struct kernel_sym sym;
+	u8 code[WRAPPER_BYTES];
+
+	return s->hands_on && kernel_sym_at(k, ip, &sym) && sym.name &&
+	       !strcmp(sym.name, s->function) && sym.size_bytes <= sizeof(code) &&
+	       !mem->read(mem->arg, gva(sym.addr), code, sym.size_bytes) &&
+	       insn_leads_only(sym.addr, code, sym.size_bytes, may_hand_on, &t) && t.found;
+}
+
+/* Those that hand on are as good as armed. */
+static size_t arm_function(const struct kernel *k, const struct sym_mem *mem, struct sys_arm *a,
+			   const struct source *s)
 {
 	u32 number = (u32)(s - sources);
 	const struct ftrace_site *sites = kernel_sites(k);
@@ -215,7 +272,8 @@ static size_t arm_function(const struct kernel *k, struct sys_arm *a, const stru
 		    !is_function(sites[i].name, s->function,
 				 s->capture.flags & AGENT_CAPTURE_RETURN))
 			continue;
-		add_site(a, i, (number + 1) << AGENT_SITE_CAPTURE_SHIFT);
+		if (!is_told_by(k, mem, s, sites[i].ip))
+			add_site(a, i, (number + 1) << AGENT_SITE_CAPTURE_SHIFT);
 		armed++;
 	}
 	return armed;
@@ -250,18 +308,6 @@ static void number_sources(const struct kernel *k, struct sys_arm *a)
 	a->n_programs = ARRAY_SIZE(sources);
 }
 
-/* Does it only hand on what a source that is armed returns? v6.1 and v6.12 fs/namei.c getname() */
-static bool is_told_by(const struct kernel *k, const struct sym_mem *mem, const struct source *s)
-{
-	u8 code[WRAPPER_BYTES];
-	u64 from, to;
-
-	return s->hands_on && !kernel_sym(k, s->function, &from) &&
-	       !kernel_sym(k, s->hands_on, &to) &&
-	       !mem->read(mem->arg, gva(from), code, sizeof(code)) &&
-	       insn_leads_to(from, code, sizeof(code), to);
-}
-
 void sys_arm_copies(struct sys_arm *a, const struct kernel *k, const struct sym_mem *mem,
 		    const struct syscall_table *t)
 {
@@ -272,9 +318,7 @@ void sys_arm_copies(struct sys_arm *a, const struct kernel *k, const struct sym_
 
 		if ((s->group && groups & 1u << s->group) || !is_needed(k, t, a, s))
 			continue;
-		if (is_told_by(k, mem, s))
-			continue;
-		if (a->there >> i & 1 && arm_function(k, a, s)) {
+		if (a->there >> i & 1 && arm_function(k, mem, a, s)) {
 			groups |= s->group ? 1u << s->group : 0;
 			a->armed |= 1u << i;
 		} else {

@@ -233,6 +233,8 @@ void sys_feed_add(struct sys_feed *f, const struct trace_record *r)
 		return;
 	case TRACE_GRAPH_ENTRY:
 		enter(f, r);
+		if (r->capture)
+			take_capture(f, r);
 		return;
 	case TRACE_GRAPH_RETURN:
 		leave(f, r);

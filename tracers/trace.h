@@ -66,7 +66,8 @@ struct trace_record {
 	/* nr, nr32, who and capture: between drain and trace alone */
 	bool nr32; /* nr is of the 32-bit ABI */
 	u64 who; /* 63..32 low half of the cgroup's id or 0, 31..0 uid or UINT32_MAX */
-	const struct ring_capture *capture; /* TRACE_FUNCTION; valid during the callback; or NULL */
+	const struct ring_capture
+		*capture; /* TRACE_FUNCTION, GRAPH_ENTRY; valid during the callback; or NULL */
 	char comm[TRACE_COMM_LEN + 1]; /* "<...>" when not known */
 };
 

@@ -75,7 +75,7 @@ struct rig {
 
 /* What a ring holds from tail to head: COMM records apart, each with its DATA. */
 #define RIG_SEEN     16384
-#define RIG_SEEN_MAX 40
+#define RIG_SEEN_MAX 48
 struct rig_seen {
 	u32 n;
 	struct rig_record {
@@ -84,6 +84,7 @@ struct rig_seen {
 		u32 n_data;
 		u16 kind[RIG_SEEN_MAX];
 		u64 data[RIG_SEEN_MAX];
+		u64 sizes; /* of its CAPTURE, what is in place of the TSC */
 	} v[RIG_SEEN];
 };
 

@@ -31,7 +31,11 @@ static void look_data(const struct rig_seen *seen, struct rig_record *to,
 		      const struct ring_record *rec, u64 word)
 {
 	assert_true(seen->n > 0 && to->n_data < RIG_SEEN_MAX);
-	assert_true(rec->tsc == to->rec.tsc && rec->pid == to->rec.pid);
+	if ((rec->ctx & AGENT_DATA_KIND) == AGENT_DATA_CAPTURE)
+		to->sizes = rec->tsc;
+	else
+		assert_true(rec->tsc == to->rec.tsc);
+	assert_true(rec->pid == to->rec.pid);
 	to->kind[to->n_data] = rec->ctx;
 	to->data[to->n_data++] = word;
 }

@@ -30,6 +30,14 @@ struct fake_mm {
 
 static struct rig rig;
 static struct rig_seen seen;
+/* What was read in one call, in its order: of the entry's own record, and of records of their own. */
+static struct {
+	u64 key, sizes;
+	u32 n_bytes;
+	u64 bytes[AGENT_CAPTURE_WORDS];
+} piece[RIG_SEEN];
+static u32 n_pieces;
+static bool counts_first; /* a step that may read much, for which the entry does not wait */
 static _Alignas(PAGE) u8 memory[2 * PAGE];
 static struct fake_regs regs;
 static const struct agent_user_step plain = {
@@ -122,7 +130,45 @@ static void steps(const struct agent_user_step *s, u32 n)
 
 static bool stepped, irqs_off; /* calls are made by rig_call_irqs() */
 
-/* One call that returns @ret. What it tells but entry and return is in seen.v[1 ..] */
+/* From DATA number @first of @r on. */
+static void take_piece(const struct rig_record *r, u32 first)
+{
+	assert_true(n_pieces < RIG_SEEN);
+	assert_int_equal(r->kind[first], AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER);
+	piece[n_pieces].key = r->data[first];
+	piece[n_pieces].sizes = r->sizes;
+	piece[n_pieces].n_bytes = r->n_data - first - 1;
+	for (u32 i = first + 1; i < r->n_data; i++) {
+		assert_int_equal(r->kind[i], AGENT_DATA_BYTES | (i - first - 1));
+		piece[n_pieces].bytes[i - first - 1] = r->data[i];
+	}
+	n_pieces++;
+}
+
+static void take_pieces(void)
+{
+	const struct rig_record *entry = &seen.v[0], *last = &seen.v[seen.n - 1];
+	u32 first = 0;
+
+	n_pieces = 0;
+	assert_int_equal(entry->rec.type, RING_GRAPH_ENTRY);
+	while (first < entry->n_data &&
+	       (entry->kind[first] & AGENT_DATA_KIND) != AGENT_DATA_CAPTURE)
+		first++;
+	if (first < entry->n_data)
+		take_piece(entry, first);
+	for (u32 i = 1; i + 1 < seen.n; i++) {
+		assert_int_equal(seen.v[i].rec.type, RING_FUNCTION);
+		assert_true(seen.v[i].rec.tsc > entry->rec.tsc);
+		assert_true(seen.v[i].rec.tsc < last->rec.tsc);
+		/* what is read with the entry and nothing before it is the entry's */
+		if (!(seen.v[i].data[0] & AGENT_USER_EXIT))
+			assert_true(first < entry->n_data || counts_first);
+		take_piece(&seen.v[i], 0);
+	}
+}
+
+/* One call that returns @ret. What it tells but entry and return is in piece[]. */
 static u32 call(u64 ret, u32 more)
 {
 	u64 in[R_COUNT] = { [R_FLAGS] = 2 | FLAG_IF, [R_RAX] = ret }, out[R_COUNT];
@@ -139,29 +185,22 @@ static u32 call(u64 ret, u32 more)
 	rig_look(&rig, 0, &seen);
 	rig.cpu[0].tail = rig.cpu[0].head;
 	assert_in_range(seen.n, 2, RIG_SEEN);
-	assert_int_equal(seen.v[0].rec.type, RING_GRAPH_ENTRY);
 	assert_int_equal(seen.v[seen.n - 1].rec.type, RING_GRAPH_RETURN);
 	assert_int_equal(seen.v[seen.n - 1].data[0], ret);
-	for (u32 i = 1; i + 1 < seen.n; i++) {
-		assert_int_equal(seen.v[i].rec.type, RING_FUNCTION);
-		assert_true(seen.v[i].rec.tsc < seen.v[seen.n - 1].rec.tsc);
-		assert_int_equal(seen.v[i].kind[0], AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER);
-		assert_int_equal(seen.v[i].kind[1], AGENT_DATA_KEY);
-	}
-	return seen.n - 2;
+	take_pieces();
+	return n_pieces;
 }
 
 static void assert_piece(u32 i, u64 key, u32 number, u64 from, u32 n, u32 there)
 {
-	const struct rig_record *r = &seen.v[1 + i];
-
-	assert_true(r->data[0] == ((u64)there << 32 | n));
-	assert_true(r->data[1] == (key | (u64)number << AGENT_USER_NUMBER_SHIFT));
-	assert_int_equal(r->n_data, 2 + (n + 7) / 8);
+	assert_true(i < n_pieces);
+	assert_true(piece[i].sizes == ((u64)there << 16 | n));
+	assert_true(piece[i].key == (key | (u64)number << AGENT_USER_NUMBER_SHIFT));
+	assert_int_equal(piece[i].n_bytes, (n + 7) / 8);
 	if (n)
-		assert_memory_equal(&r->data[2], (void *)(uintptr_t)from, n);
+		assert_memory_equal(piece[i].bytes, (void *)(uintptr_t)from, n);
 	for (u32 k = n; k & 7; k++)
-		assert_int_equal(((const u8 *)&r->data[2])[k], 0);
+		assert_int_equal(((const u8 *)piece[i].bytes)[k], 0);
 }
 
 /* In pieces: of AGENT_CAPTURE_MAX, and where a page ends. */
@@ -540,15 +579,105 @@ static void followed(void **state)
 	rig_close(&rig);
 }
 
+/* Behind arguments, number and user; the longest that there can be fits. */
+static void whole_entry(void **state)
+{
+	const u32 site = AGENT_SITE_NR | AGENT_MAX_ARGS << AGENT_SITE_ARGS_SHIFT;
+	struct agent_user_step s = plain;
+
+	(void)state;
+	s.max = AGENT_CAPTURE_MAX;
+	for (u32 mode = 0; mode <= AGENT_MODE_OVERWRITE; mode++) {
+		open_rig();
+		rig.hdr->mode = mode;
+		rig.hdr->options |= AGENT_OPT_WHO;
+		steps(&s, 1);
+		regs = (struct fake_regs){
+			.di = at(100), .si = 11, .dx = 12, .r10 = 13, .orig_ax = 257
+		};
+		for (u32 i = 0; i < 2 * SLOTS / 46; i++) { /* the ring's end is met at every word */
+			regs.r9 = i;
+			assert_int_equal(call(i, site), 1);
+			assert_int_equal(seen.n, 2);
+			assert_int_equal(seen.v[0].n_data, AGENT_MAX_CALL_DATA);
+			for (u32 k = 0; k < AGENT_MAX_ARGS; k++)
+				assert_int_equal(seen.v[0].kind[k], AGENT_DATA_ARG | k);
+			assert_true(seen.v[0].data[0] == at(100) && seen.v[0].data[3] == 13);
+			assert_int_equal(seen.v[0].data[5], i);
+			assert_int_equal(seen.v[0].kind[6], AGENT_DATA_NR);
+			assert_int_equal(seen.v[0].data[6], 257);
+			assert_int_equal(seen.v[0].kind[7], AGENT_DATA_WHO);
+			assert_piece(0, TAG, 0, at(100), AGENT_CAPTURE_MAX, AGENT_CAPTURE_MAX);
+		}
+		close_rig();
+	}
+}
+
+/* What the entry does not wait for: steps that read much before there is anything to be recorded. */
+static void counted_first(void **state)
+{
+	struct agent_user_step s[2] = { plain, plain };
+
+	(void)state;
+	s[0].op = AGENT_USER_COUNT;
+	s[1].max = 16;
+	open_rig();
+	steps(s, 2);
+	for (u32 i = 0; i < 100; i++)
+		put(8 * i, at(0), 8);
+	put(800, 0, 8);
+	regs.di = at(0);
+	counts_first = true;
+	assert_int_equal(call(0, 0), 2);
+	counts_first = false;
+	assert_int_equal(seen.v[0].n_data, 0);
+	assert_piece(0, TAG | 100ull << AGENT_USER_COUNT_SHIFT, 0, 0, 0, 0);
+	assert_piece(1, TAG, 0, at(0), 16, 16);
+	close_rig();
+}
+
+/* Whose entry has no room is not followed, and nothing of it is read but the first. One record is lost. */
+static void no_room(void **state)
+{
+	u64 in[R_COUNT] = { [R_FLAGS] = 2 | FLAG_IF }, out[R_COUNT];
+	struct agent_user_step s[2] = { plain, plain };
+	struct fake_regs on_stack;
+
+	(void)state;
+	s[0].max = 600;
+	s[1].max = 16;
+	open_rig();
+	steps(s, 2);
+	regs.di = at(0);
+	assert_int_equal(call(0, 0), 4); /* the task has its name now */
+	on_stack = regs;
+	in[R_RDI] = (u64)(uintptr_t)&on_stack;
+	for (u32 left = 0; left < 1 + 1 + AGENT_CAPTURE_WORDS; left++) {
+		u64 lost = RIG_COUNTER(&rig, lost), head = rig.cpu[0].head;
+
+		rig.cpu[0].tail = head + left - SLOTS;
+		readable.calls = 0;
+		rig_call_regs(&rig, CALL, in, out);
+		assert_int_equal(RIG_COUNTER(&rig, lost), lost + 1);
+		assert_true(rig.cpu[0].head == head);
+		assert_int_equal(readable.calls, 1);
+		assert_int_equal(rig_check_frames(&rig), 0);
+		assert_false(rig_irqs_off());
+		assert_int_equal(rig.cpu[0].busy, 0);
+	}
+	rig_close(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bytes),      cmocka_unit_test(contexts_are_the_callers),
-		cmocka_unit_test(strings),    cmocka_unit_test(not_there),
-		cmocka_unit_test(argv),       cmocka_unit_test(new_program),
-		cmocka_unit_test(iovecs),     cmocka_unit_test(indirect),
-		cmocka_unit_test(conditions), cmocka_unit_test(refused),
-		cmocka_unit_test(followed),
+		cmocka_unit_test(bytes),         cmocka_unit_test(contexts_are_the_callers),
+		cmocka_unit_test(strings),       cmocka_unit_test(not_there),
+		cmocka_unit_test(argv),          cmocka_unit_test(new_program),
+		cmocka_unit_test(iovecs),        cmocka_unit_test(indirect),
+		cmocka_unit_test(conditions),    cmocka_unit_test(refused),
+		cmocka_unit_test(followed),      cmocka_unit_test(whole_entry),
+		cmocka_unit_test(counted_first), cmocka_unit_test(no_room),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

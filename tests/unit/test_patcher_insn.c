@@ -102,29 +102,44 @@ static void a_jump_replaces_one_instruction(void **state)
 	}
 }
 
-/* A function that is no more than a call, or a jump, of another one. */
-static void the_first_branch(void **state)
+static bool may_lead(void *arg, u64 target)
 {
-	/* endbr64; nop; xor %edx, %edx; xor %esi, %esi; jmp or call; ret */
-	u8 code[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0x00, 0x00, 0x31,
-		      0xd2, 0x31, 0xf6, 0xe9, 0x00, 0x00, 0x00, 0x00, 0xc3 };
+	const u64 *allowed = arg;
+
+	return target == allowed[0] || target == allowed[1];
+}
+
+/* A function that only hands on what others return. */
+static void where_it_leads(void **state)
+{
+	/* endbr64; nop; test; je 1f; call; ret; 1: xor %esi, %esi; jmp; int3 */
+	u8 code[] = { 0xf3, 0x0f, 0x1e, 0xfa, 0x0f, 0x1f, 0x44, 0x00, 0x00,
+		      0x85, 0xd2, 0x74, 0x06, 0xe8, 0,    0,    0,    0,
+		      0xc3, 0x31, 0xf6, 0xe9, 0,    0,    0,    0,    0xcc };
 	const u64 ip = 0xffffffff81000000;
+	u64 allowed[2] = { ip + 0x2000, ip - 0x1000 };
 
 	(void)state;
-	assert_int_equal(insn_make_jump(ip + 13, ip - 0x1000, code + 13), 0);
-	assert_true(insn_leads_to(ip, code, sizeof(code), ip - 0x1000));
-	assert_false(insn_leads_to(ip, code, sizeof(code), ip - 0x1001));
-	assert_false(insn_leads_to(ip, code, 17, ip - 0x1000)); /* cut off */
 	assert_int_equal(insn_make_call(ip + 13, ip + 0x2000, code + 13), 0);
-	assert_true(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
+	assert_int_equal(insn_make_jump(ip + 21, ip - 0x1000, code + 21), 0);
+	assert_true(insn_leads_only(ip, code, sizeof(code), may_lead, allowed));
+	assert_false(insn_leads_only(ip, code, 24, may_lead, allowed)); /* cut off */
+	allowed[1]++;
+	assert_false(insn_leads_only(ip, code, sizeof(code), may_lead, allowed));
+	allowed[1]--;
+	allowed[0]--;
+	assert_false(insn_leads_only(ip, code, sizeof(code), may_lead, allowed));
+	allowed[0]++;
+	code[12] = 0x60; /* je out of it */
+	assert_false(insn_leads_only(ip, code, sizeof(code), may_lead, allowed));
+	code[12] = 6;
 	code[4] = 0xe8; /* the guest's own tracing is called first */
-	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
-	memset(code + 4, 0x90, sizeof(code) - 5);
-	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000)); /* it returns */
-	code[6] = 0x74; /* je */
-	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
-	code[6] = 0x06; /* not an instruction of these times */
-	assert_false(insn_leads_to(ip, code, sizeof(code), ip + 0x2000));
+	assert_false(insn_leads_only(ip, code, sizeof(code), may_lead, allowed));
+	code[4] = 0x0f;
+	code[9] = 0xff; /* call *%rdx */
+	assert_false(insn_leads_only(ip, code, sizeof(code), may_lead, allowed));
+	code[9] = 0x06; /* not an instruction of these times */
+	assert_false(insn_leads_only(ip, code, sizeof(code), may_lead, allowed));
 }
 
 int main(void)
@@ -135,7 +150,7 @@ int main(void)
 		cmocka_unit_test(calls_round_trip_within_reach),
 		cmocka_unit_test(veneers_reach_everything),
 		cmocka_unit_test(a_jump_replaces_one_instruction),
-		cmocka_unit_test(the_first_branch),
+		cmocka_unit_test(where_it_leads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
