@@ -206,6 +206,78 @@ static void what_is_torn_counts_once(void **state)
 	assert_lost(1);
 }
 
+/* A system call's entry with a piece of its memory, as long as one can be; only with room to be had. */
+static void a_piece_of_a_call(void **state)
+{
+	static struct ring_capture rooms[1];
+	const u32 n_data = AGENT_MAX_CALL_DATA;
+	u64 at, sizes = 700ull << AGENT_CAPTURE_THERE_SHIFT | AGENT_CAPTURE_MAX;
+
+	(void)state;
+	for (u32 room = 0; room < 2; room++) {
+		for (u64 head = 0; head < SLOTS; head++) { /* over the ring's end, too */
+			start(AGENT_MODE_DISCARD);
+			write_functions(head);
+			drain_at(0, RING_DATA);
+			reader.fresh = rooms;
+			reader.n_fresh = room;
+			at = reserve_call(n_data);
+			write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+			for (u32 i = 0; i < AGENT_MAX_ARGS; i++)
+				write_data(at + 1 + i, 100, (u16)(AGENT_DATA_ARG | i), i);
+			write_data(at + 7, 100, AGENT_DATA_NR, 1);
+			write_data(at + 8, 100, AGENT_DATA_WHO, 5);
+			write_data(at + 9, sizes, AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER, 0x77);
+			for (u32 i = 0; i < AGENT_CAPTURE_WORDS; i++)
+				write_data(at + 10 + i, 100, (u16)(AGENT_DATA_BYTES | i), ~(u64)i);
+			drain_at(0, RING_DATA);
+			assert_int_equal(n, 1);
+			assert_int_equal(out[0].n_args, AGENT_MAX_ARGS);
+			assert_true(out[0].has_who && out[0].nr1 == 2);
+			assert_int_equal(reader.captures_dropped, !room);
+			assert_int_equal(reader.stats.data, n_data);
+			if (room) {
+				assert_ptr_equal(out[0].capture, rooms);
+				assert_true(rooms[0].key == 0x77 && rooms[0].there == 700 &&
+					    rooms[0].n == AGENT_CAPTURE_MAX &&
+					    rooms[0].program == AGENT_CAPTURE_USER);
+				for (u32 i = 0; i < AGENT_CAPTURE_WORDS; i++)
+					assert_true(rooms[0].words[i] == ~(u64)i);
+			} else {
+				assert_null(out[0].capture);
+			}
+			assert_lost(0);
+		}
+	}
+	/* cut by a slot that was not written: what is before it is told, as many bytes as there are */
+	start(AGENT_MODE_DISCARD);
+	reader.fresh = rooms;
+	reader.n_fresh = 1;
+	at = reserve_call(4);
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	write_data(at + 1, 20ull << AGENT_CAPTURE_THERE_SHIFT | 20, AGENT_DATA_CAPTURE | 3, 0);
+	write_data(at + 2, 100, AGENT_DATA_BYTES, 1);
+	write_data(at + 4, 100, AGENT_DATA_BYTES | 2, 3);
+	drain_at(0, RING_DATA | RING_FINAL);
+	assert_int_equal(n, 1);
+	assert_true(out[0].capture && out[0].capture->n == 8 && out[0].capture->program == 3);
+	assert_lost(1);
+	/* of a return, of another task, a second one: none */
+	start(AGENT_MODE_DISCARD);
+	reader.fresh = rooms;
+	reader.n_fresh = 1;
+	at = reserve_call(1);
+	write_call(at, AGENT_REC_GRAPH_RETURN, 100);
+	write_data(at + 1, 20, AGENT_DATA_CAPTURE, 0);
+	at = reserve_call(1);
+	write_call(at, AGENT_REC_GRAPH_ENTRY, 100);
+	write_record(at + 1, 20, 1, low36(AGENT_REC_DATA, 8, AGENT_DATA_CAPTURE));
+	drain_at(0, RING_DATA);
+	assert_int_equal(n, 2);
+	assert_true(!out[0].capture && !out[1].capture);
+	assert_int_equal(reader.n_fresh, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -214,6 +286,7 @@ int main(void)
 		cmocka_unit_test(a_torn_copy_is_read_again),
 		cmocka_unit_test(data_with_little_room),
 		cmocka_unit_test(what_is_torn_counts_once),
+		cmocka_unit_test(a_piece_of_a_call),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -333,6 +333,37 @@ static void left_out(void **state)
 	assert_int_equal(c.captures_left_out, 3);
 }
 
+/* The first piece comes with the entry, what follows of it by itself. */
+static void piece_of_entry(void **state)
+{
+	struct ring_capture c = { .program = AGENT_CAPTURE_USER,
+				  .key = 1 | CAPTURE_BYTES << 8,
+				  .n = 4,
+				  .there = 10,
+				  .bytes = "0123" };
+	struct trace_record r = { .type = TRACE_GRAPH_ENTRY,
+				  .ip = OPENAT + 4,
+				  .pid = 7,
+				  .nr = -1,
+				  .comm = "task",
+				  .capture = &c };
+	const struct syscall_capture *got;
+	const u8 *p;
+
+	(void)state;
+	n_seen = 0;
+	enter(7, OPENAT, 1, 2); /* its return was lost: the piece is not of this one */
+	sys_feed_add(feed, &r);
+	piece(7, 1, CAPTURE_BYTES, 0, 1, "456", 3, 10);
+	leave(7, OPENAT, 3);
+	assert_int_equal(n_seen, 2);
+	assert_int_equal(seen[0].n_captures, 0);
+	assert_int_equal(seen[1].n_captures, 1);
+	got = syscall_capture_find(&seen[1], 1, CAPTURE_BYTES, &p);
+	assert_true(got && got->len == 7 && got->source == CAPTURE_USER_ENTER);
+	assert_memory_equal(p, "0123456", 7);
+}
+
 /* Of the program's memory, in pieces: joined, with NULs behind strings, and cut where something is missing. */
 static void pieces(void **state)
 {
@@ -391,8 +422,9 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(paths),    TEST(two_paths), TEST(tasks),    TEST(compat), TEST(ends),
-		TEST(filtered), TEST(fixed),     TEST(left_out), TEST(pieces), TEST(long_path),
+		TEST(paths),  TEST(two_paths),      TEST(tasks),     TEST(compat),
+		TEST(ends),   TEST(filtered),       TEST(fixed),     TEST(left_out),
+		TEST(pieces), TEST(piece_of_entry), TEST(long_path),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
