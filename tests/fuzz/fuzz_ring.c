@@ -19,6 +19,7 @@
 #define MY_CPU     (AGENT_CPU_OFF + CPU * AGENT_CPU_BYTES)
 #define MY_RING    (RING_OFF + CPU * SLOTS * AGENT_RECORD_BYTES)
 #define OUT_MAX    128
+#define ROOMS      4
 #define LOW36      0xfffffffffull
 
 #define CHECK(cond)              \
@@ -35,6 +36,7 @@ static struct {
 	u64 data[DATA_BYTES / 8];
 	struct ring_reader reader;
 	struct ring_record out[OUT_MAX];
+	struct ring_capture rooms[ROOMS];
 	u64 now_ns, tail, seen_head;
 	u32 mode;
 	bool racing; /* reads are followed by an operation of the guest */
@@ -98,10 +100,12 @@ static void guest_op(u64 op)
 		write_valid(cpu()->head++, 77, take(4), (u64)(take(1) % 8) << AGENT_TYPE_SHIFT | 9);
 		for (count = take(1) % 10; count; count--) {
 			u64 what = take(1), low = 6ull << AGENT_TYPE_SHIFT | 9;
+			u64 kind = (what & 3) << 8 | (what >> 7) << 10;
 
-			low |= ((what & 3) << 8 | (what >> 2 & 7)) << AGENT_CTX_SHIFT;
-			if (!(what & 0x40))
-				write_valid(cpu()->head, 77, what, low);
+			low |= (kind | (what >> 2 & 7)) << AGENT_CTX_SHIFT;
+			if (!(what & 0x40)) /* of a capture its sizes */
+				write_valid(cpu()->head, kind == AGENT_DATA_CAPTURE ? take(6) : 77,
+					    what, low);
 			cpu()->head++;
 		}
 		break;
@@ -147,6 +151,26 @@ static void open_reader(void)
 	f.tail = cpu()->tail;
 	f.with_data = take(1) & 1 ? RING_DATA : 0;
 	f.live = ring_reader_init(&f.reader, &io, &h, CPU) == 0;
+	f.reader.fresh = f.rooms;
+	f.reader.n_fresh = ROOMS;
+}
+
+static void check_capture(const struct ring_record *r)
+{
+	const struct ring_capture *c = r->capture;
+
+	CHECK(f.with_data && c >= f.rooms && c < f.rooms + ROOMS);
+	CHECK(c->n_words <= AGENT_CAPTURE_WORDS && c->n <= 8u * c->n_words);
+	CHECK(c->stack || r->type == RING_FUNCTION || r->type == RING_GRAPH_ENTRY);
+}
+
+static void check_rooms(void)
+{
+	size_t free = f.reader.n_fresh;
+
+	for (const struct ring_capture *c = f.reader.captures; c; c = c->next)
+		CHECK(++free <= ROOMS);
+	CHECK(free == ROOMS);
 }
 
 static void check_records(size_t n)
@@ -165,6 +189,8 @@ static void check_records(size_t n)
 		CHECK(r->tsc <= AGENT_TSC_MASK && r->ctx <= AGENT_CTX_MASK);
 		CHECK(r->ip == (u64)(s64)(s32)r->ip && r->parent == (u64)(s64)(s32)r->parent);
 		CHECK(r->type == RING_GRAPH_RETURN ? !r->parent : !r->ticks);
+		if (r->capture)
+			check_capture(r);
 	}
 }
 
@@ -186,6 +212,11 @@ static void drain(void)
 	err = ring_drain(&f.reader, f.out, max, f.now_ns, flags, &n);
 	CHECK(n <= max);
 	check_records(n);
+	for (size_t i = 0; i < n; i++) {
+		if (f.out[i].type != RING_COMM)
+			ring_give_back(&f.reader, &f.out[i]);
+	}
+	check_rooms();
 	slots = delivered(is) + is->comms + is->data + is->torn + is->overwritten + f.reader.held;
 	CHECK(f.reader.pos - f.reader.start == slots);
 	CHECK(delivered(is) - delivered(&was) <= n);
