@@ -152,10 +152,9 @@ static bool find_cpu(struct call *c)
 	return false;
 }
 
-/* That the agent is on was looked at on the way here. */
 static bool begin(struct call *c, const struct full_regs *r)
 {
-	c->h = header();
+	c->h = header(); /* that it is on was looked at on the way here */
 	if (!find_cpu(c))
 		return false;
 	c->task = this_task();

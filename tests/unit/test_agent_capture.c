@@ -17,6 +17,7 @@
 #define A            3
 #define B            4
 #define OUTER        20
+#define PLAIN        12 /* nothing is asked of it */
 #define CAPTURE(n)   ((u32)((n) + 1) << AGENT_SITE_CAPTURE_SHIFT)
 #define HALF         0x10000
 #define SOCKADDR_MAX 128
@@ -455,6 +456,67 @@ static void no_frames(void **state)
 	rig_close(&rig);
 }
 
+/* Tasks that are followed, what they fork, and until when. */
+static void followed(void **state)
+{
+	u64 in[R_COUNT] = { [R_FLAGS] = 2 | FLAG_IF }, out[R_COUNT];
+	u64 *set;
+
+	(void)state;
+	open_rig();
+	rig.hdr->options |= AGENT_OPT_FOLLOW;
+	set = (void *)((u8 *)rig.hdr + rig.hdr->followed_off);
+	rig_site(&rig, CALL, 0);
+	rig_site(&rig, 10, AGENT_SITE_FORK);
+	rig_site(&rig, 11, AGENT_SITE_EXIT);
+	in[R_RDI] = (u64)(uintptr_t)&rig.task[5];
+	rig_call(&rig, CALL); /* pid 100 is not */
+	rig_call_regs(&rig, 10, in, out);
+	rig_look(&rig, 0, &seen);
+	assert_int_equal(seen.n, 0);
+	set[100 / 64] |= 1ull << 100 % 64;
+	rig_call_regs(&rig, 10, in, out);
+	rig_call(&rig, CALL);
+	rig_run(&rig, 0, 5);
+	rig_call(&rig, CALL);
+	rig_call_regs(&rig, 11, in, out); /* task 5 is released, whoever does it */
+	rig_call(&rig, CALL);
+	rig_look(&rig, 0, &seen);
+	assert_int_equal(seen.n, 4);
+	assert_int_equal(seen.v[0].rec.pid, 100);
+	assert_int_equal(seen.v[3].rec.pid, 105);
+	/*
+	 * execve() by a thread that is not its group's leader: they swap pids, and the leader is released under the
+	 * thread's. Whoever runs the new program goes on to be followed, the pid that is free now is not.
+	 */
+	rig_run(&rig, 0, 0);
+	rig_call_regs(&rig, 10, in, out); /* task 5, the leader ... */
+	in[R_RDI] = (u64)(uintptr_t)&rig.task[6];
+	rig_call_regs(&rig, 10, in, out); /* ... and a thread of it */
+	assert_true(set[105 / 64] >> 105 % 64 & 1);
+	assert_true(set[106 / 64] >> 106 % 64 & 1);
+	rig.task[5].pid = 106;
+	rig.task[6].pid = 105;
+	rig_run(&rig, 0, 6);
+	in[R_RDI] = (u64)(uintptr_t)&rig.task[5];
+	rig_call_regs(&rig, 11, in, out);
+	assert_false(set[106 / 64] >> 106 % 64 & 1);
+	rig_call(&rig, CALL);
+	rig_look(&rig, 0, &seen);
+	assert_int_equal(seen.n, 6); /* the release itself, too */
+	assert_int_equal(seen.v[5].rec.pid, 105);
+	/* whose user is another than asked for, as behind a setuid program, hands it on all the same */
+	rig_run(&rig, 0, 0);
+	rig.hdr->options |= AGENT_OPT_UIDS;
+	rig.hdr->uid = 77;
+	in[R_RDI] = (u64)(uintptr_t)&rig.task[7];
+	rig_call_regs(&rig, 10, in, out);
+	assert_true(set[107 / 64] >> 107 % 64 & 1);
+	rig_look(&rig, 0, &seen);
+	assert_int_equal(seen.n, 6);
+	rig_close(&rig);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,7 +524,7 @@ int main(void)
 		cmocka_unit_test(not_pointers), cmocka_unit_test(wrong_programs),
 		cmocka_unit_test(rings),        cmocka_unit_test(syscalls),
 		cmocka_unit_test(no_frames),    cmocka_unit_test(reader),
-		cmocka_unit_test(interrupted),
+		cmocka_unit_test(interrupted),  cmocka_unit_test(followed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
