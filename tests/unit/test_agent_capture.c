@@ -463,24 +463,24 @@ static void followed(void **state)
 	u64 *set;
 
 	(void)state;
-	open_rig();
+	open_rig(AGENT_MODE_DISCARD);
 	rig.hdr->options |= AGENT_OPT_FOLLOW;
 	set = (void *)((u8 *)rig.hdr + rig.hdr->followed_off);
-	rig_site(&rig, CALL, 0);
+	rig_site(&rig, PLAIN, 0);
 	rig_site(&rig, 10, AGENT_SITE_FORK);
 	rig_site(&rig, 11, AGENT_SITE_EXIT);
 	in[R_RDI] = (u64)(uintptr_t)&rig.task[5];
-	rig_call(&rig, CALL); /* pid 100 is not */
+	rig_call(&rig, PLAIN); /* pid 100 is not */
 	rig_call_regs(&rig, 10, in, out);
 	rig_look(&rig, 0, &seen);
 	assert_int_equal(seen.n, 0);
 	set[100 / 64] |= 1ull << 100 % 64;
 	rig_call_regs(&rig, 10, in, out);
-	rig_call(&rig, CALL);
+	rig_call(&rig, PLAIN);
 	rig_run(&rig, 0, 5);
-	rig_call(&rig, CALL);
+	rig_call(&rig, PLAIN);
 	rig_call_regs(&rig, 11, in, out); /* task 5 is released, whoever does it */
-	rig_call(&rig, CALL);
+	rig_call(&rig, PLAIN);
 	rig_look(&rig, 0, &seen);
 	assert_int_equal(seen.n, 4);
 	assert_int_equal(seen.v[0].rec.pid, 100);
@@ -501,7 +501,7 @@ static void followed(void **state)
 	in[R_RDI] = (u64)(uintptr_t)&rig.task[5];
 	rig_call_regs(&rig, 11, in, out);
 	assert_false(set[106 / 64] >> 106 % 64 & 1);
-	rig_call(&rig, CALL);
+	rig_call(&rig, PLAIN);
 	rig_look(&rig, 0, &seen);
 	assert_int_equal(seen.n, 6); /* the release itself, too */
 	assert_int_equal(seen.v[5].rec.pid, 105);

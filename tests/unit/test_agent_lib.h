@@ -193,6 +193,22 @@ u32 rig_stack(void);
 /** rig_look - take a ring apart; ends the test when a record is not whole or DATA is nobody's */
 void rig_look(struct rig *r, u32 cpu, struct rig_seen *ret);
 
+struct rig_piece {
+	u64 key, sizes;
+	u32 n_bytes;
+	u64 bytes[AGENT_CAPTURE_WORDS];
+};
+
+/**
+ * rig_pieces - what one call has read of a program's memory, of its entry's record and of records of their own
+ * @seen:         the call's records and no others, entry first and return last
+ * @counts_first: a step may read much, for which the entry does not wait
+ * @ret:          room for as many as @seen has records
+ *
+ * Return: how many. Ends the test when one is not as the agent writes them.
+ */
+u32 rig_pieces(const struct rig_seen *seen, bool counts_first, struct rig_piece *ret);
+
 /** rig_words - entries of the agent's task table that are taken */
 u32 rig_words(const struct rig *r);
 

@@ -131,3 +131,41 @@ void rig_reclaim(struct rig *r, u32 task)
 		ring[r->hdr->reclaim_tail++ & (r->hdr->nr_frames - 1)] = f + 1;
 	}
 }
+
+/* From DATA number @first of @r on. */
+static void take_piece(const struct rig_record *r, u32 first, struct rig_piece *ret)
+{
+	assert_int_equal(r->kind[first], AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER);
+	ret->key = r->data[first];
+	ret->sizes = r->sizes;
+	ret->n_bytes = r->n_data - first - 1;
+	for (u32 i = first + 1; i < r->n_data; i++) {
+		assert_int_equal(r->kind[i], AGENT_DATA_BYTES | (i - first - 1));
+		ret->bytes[i - first - 1] = r->data[i];
+	}
+}
+
+u32 rig_pieces(const struct rig_seen *seen, bool counts_first, struct rig_piece *ret)
+{
+	const struct rig_record *entry = &seen->v[0], *last = &seen->v[seen->n - 1];
+	u32 first = 0, n = 0;
+
+	assert_int_equal(entry->rec.type, RING_GRAPH_ENTRY);
+	while (first < entry->n_data &&
+	       (entry->kind[first] & AGENT_DATA_KIND) != AGENT_DATA_CAPTURE)
+		first++;
+	if (first < entry->n_data)
+		take_piece(entry, first, &ret[n++]);
+	for (u32 i = 1; i + 1 < seen->n; i++) {
+		const struct rig_record *r = &seen->v[i];
+
+		assert_int_equal(r->rec.type, RING_FUNCTION);
+		assert_true(r->rec.tsc > entry->rec.tsc);
+		assert_true(r->rec.tsc < last->rec.tsc);
+		/* what is read with the entry and nothing before it is the entry's */
+		if (!(r->data[0] & AGENT_USER_EXIT))
+			assert_true(first < entry->n_data || counts_first);
+		take_piece(r, 0, &ret[n++]);
+	}
+	return n;
+}

@@ -31,11 +31,7 @@ struct fake_mm {
 static struct rig rig;
 static struct rig_seen seen;
 /* What was read in one call, in its order: of the entry's own record, and of records of their own. */
-static struct {
-	u64 key, sizes;
-	u32 n_bytes;
-	u64 bytes[AGENT_CAPTURE_WORDS];
-} piece[RIG_SEEN];
+static struct rig_piece piece[RIG_SEEN];
 static u32 n_pieces;
 static bool counts_first; /* a step that may read much, for which the entry does not wait */
 static _Alignas(PAGE) u8 memory[2 * PAGE];
@@ -130,44 +126,6 @@ static void steps(const struct agent_user_step *s, u32 n)
 
 static bool stepped, irqs_off; /* calls are made by rig_call_irqs() */
 
-/* From DATA number @first of @r on. */
-static void take_piece(const struct rig_record *r, u32 first)
-{
-	assert_true(n_pieces < RIG_SEEN);
-	assert_int_equal(r->kind[first], AGENT_DATA_CAPTURE | AGENT_CAPTURE_USER);
-	piece[n_pieces].key = r->data[first];
-	piece[n_pieces].sizes = r->sizes;
-	piece[n_pieces].n_bytes = r->n_data - first - 1;
-	for (u32 i = first + 1; i < r->n_data; i++) {
-		assert_int_equal(r->kind[i], AGENT_DATA_BYTES | (i - first - 1));
-		piece[n_pieces].bytes[i - first - 1] = r->data[i];
-	}
-	n_pieces++;
-}
-
-static void take_pieces(void)
-{
-	const struct rig_record *entry = &seen.v[0], *last = &seen.v[seen.n - 1];
-	u32 first = 0;
-
-	n_pieces = 0;
-	assert_int_equal(entry->rec.type, RING_GRAPH_ENTRY);
-	while (first < entry->n_data &&
-	       (entry->kind[first] & AGENT_DATA_KIND) != AGENT_DATA_CAPTURE)
-		first++;
-	if (first < entry->n_data)
-		take_piece(entry, first);
-	for (u32 i = 1; i + 1 < seen.n; i++) {
-		assert_int_equal(seen.v[i].rec.type, RING_FUNCTION);
-		assert_true(seen.v[i].rec.tsc > entry->rec.tsc);
-		assert_true(seen.v[i].rec.tsc < last->rec.tsc);
-		/* what is read with the entry and nothing before it is the entry's */
-		if (!(seen.v[i].data[0] & AGENT_USER_EXIT))
-			assert_true(first < entry->n_data || counts_first);
-		take_piece(&seen.v[i], 0);
-	}
-}
-
 /* One call that returns @ret. What it tells but entry and return is in piece[]. */
 static u32 call(u64 ret, u32 more)
 {
@@ -187,7 +145,7 @@ static u32 call(u64 ret, u32 more)
 	assert_in_range(seen.n, 2, RIG_SEEN);
 	assert_int_equal(seen.v[seen.n - 1].rec.type, RING_GRAPH_RETURN);
 	assert_int_equal(seen.v[seen.n - 1].data[0], ret);
-	take_pieces();
+	n_pieces = rig_pieces(&seen, counts_first, piece);
 	return n_pieces;
 }
 
