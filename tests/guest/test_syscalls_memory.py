@@ -122,8 +122,8 @@ def interrupted(b):
 
 def follow(b):
     """A task, its threads and what it forks, and nobody else; nothing of them is missed."""
-    b.g.run(f"sh -c 'read x </tmp/go; syscallmem fork {FORKS}; syscallmem threads' >/dev/null & "
-            "echo $! >/tmp/pid; mkfifo /tmp/go")
+    b.g.run(f"mkfifo /tmp/go; sh -c 'read x </tmp/go; syscallmem fork {FORKS}; syscallmem threads' >/dev/null & "
+            "echo $! >/tmp/pid")
     pid = int(b.g.run("cat /tmp/pid"))
     t = trace(b, pids=[pid], follow_forks=True)
     b.g.run(f"echo >/tmp/go; while kill -0 {pid} 2>/dev/null; do sleep 0.1; done; rm /tmp/go", 120)
