@@ -111,6 +111,6 @@ class Table:
 
     def show(self):
         print(f"{self.title}: killed at {len(self.rows)} points, each time recovered by the next start")
-        print(f"{'point':26} {'guest':6} {'text restored':20} {'memory':11} records accounted")
+        print(f"{'point':26} {'guest':6} {'text restored':22} {'memory':11} records accounted")
         for point, alive, text, memory, records in self.rows:
-            print(f"{point:26} {alive:6} {text:20} {memory:11} {records}")
+            print(f"{point:26} {alive:6} {text:22} {memory:11} {records}")
