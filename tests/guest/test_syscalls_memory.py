@@ -122,7 +122,8 @@ def interrupted(b):
 
 def follow(b):
     """A task, its threads and what it forks, and nobody else; nothing of them is missed."""
-    b.g.run(f"mkfifo /tmp/go; sh -c 'read x </tmp/go; syscallmem fork {FORKS}; syscallmem threads' >/dev/null & "
+    b.g.run("mkfifo /tmp/go; "
+            f"sh -c 'read x </tmp/go; syscallmem fork {FORKS}; syscallmem threads' >/dev/null & "
             "echo $! >/tmp/pid")
     pid = int(b.g.run("cat /tmp/pid"))
     t = trace(b, pids=[pid], follow_forks=True)
