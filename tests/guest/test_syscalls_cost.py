@@ -19,6 +19,7 @@ task. syscalls: a call's own arguments, in 6.1 and 6.12 without what they point 
 decoded to text. strace: what ours does, decoded to text.
 """
 
+import os
 import pathlib
 import re
 import statistics
@@ -50,6 +51,15 @@ class Bed:
         self.g, self.d = g, d
         first = next(c for c in g.qmp.command("query-cpus-fast") if c["cpu-index"] == 0)
         self.program = pathlib.Path(f"/proc/{g.pid}/task/{first['thread-id']}")
+        self.pin()
+
+    def pin(self):
+        """The program's vCPU has a host CPU for itself, too: what caches lose to others would be counted."""
+        cpus = sorted(os.sched_getaffinity(0))
+        if len(cpus) > 1:
+            for pid in self.g.pid, self.d.pid:
+                for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
+                    os.sched_setaffinity(int(task.name), cpus[:1] if task == self.program else cpus[1:])
 
     def ran(self):
         """What the program's vCPU has run, and all the rest."""
