@@ -6,7 +6,7 @@ import subprocess
 import zlib
 
 from daemon import binary
-from faults import ATTACHED, ONLY_OLD, Table, die, flat, recover
+from faults import ATTACHED, ONLY_OLD, Table, die, flat, recover, recover_saying
 from guest import Guest, Skip, wait_for
 from testlib import LONG, first_kernel, main
 from truth import Truth
@@ -84,11 +84,7 @@ class Killed:
         return journal
 
     def recover(self, point):
-        run = subprocess.run([self.program, "--recover", self.state], capture_output=True, text=True,
-                             timeout=240, check=False)
-        assert run.returncode == 0, f"after {point}: {run.stdout}{run.stderr}"
-        assert not list(self.state.glob("*.journal")), f"after {point}: a journal is left"
-        return run.stderr
+        return recover_saying(self.program, self.state, point)
 
     def untouched(self, point):
         try:

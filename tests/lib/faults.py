@@ -84,14 +84,19 @@ def die(program, target, state, functions, point, ms):
     assert run.returncode == -9, f"{point} is not hit: {run.stdout}{run.stderr}"
 
 
-def recover(program, state, point):
-    """The next start; (records that were not read, refused ones), or None where it tells of none."""
+def recover_saying(program, state, point):
+    """The next start, which leaves no journal; what it said."""
     run = subprocess.run([program, "--recover", state], capture_output=True, text=True, timeout=120,
                          check=False)
     assert run.returncode == 0, f"after {point}: {run.stdout}{run.stderr}"
     left = [p.name for p in pathlib.Path(state).iterdir() if p.name.endswith(".journal")]
     assert not left, f"after {point}: {left}"
-    said = re.search(r"(\d+) records were not read, (\d+) more", run.stdout + run.stderr)
+    return run.stdout + run.stderr
+
+
+def recover(program, state, point):
+    """The same; (records that were not read, refused ones), or None where it tells of none."""
+    said = re.search(r"(\d+) records were not read, (\d+) more", recover_saying(program, state, point))
     return (int(said[1]), int(said[2])) if said else None
 
 
