@@ -2,6 +2,8 @@
 /* See profile_funcs.h. */
 #include "tracers/profile_funcs.h"
 
+#include "tracers/addr_hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,14 +16,8 @@ struct funcs {
 	u32 n_slots;
 	u32 *latest; /* by address: what was there last */
 	u32 *all; /* by address and names */
+	u64 key; /* addr_hash()'s */
 };
-
-static u32 mix(u64 ip, u32 hash)
-{
-	u64 h = (ip ^ (u64)hash << 32) * 0x9e3779b97f4a7c15;
-
-	return (u32)(h >> 32);
-}
 
 /* FNV-1a; NULL is not "" */
 static u32 hash_text(u32 h, const char *text)
@@ -38,7 +34,7 @@ static bool is_text(const char *a, const char *b)
 
 static u32 *latest_slot(const struct funcs *f, u64 ip)
 {
-	u32 h = mix(ip, 0) & (f->n_slots - 1);
+	u32 h = addr_hash(ip, f->key) & (f->n_slots - 1);
 
 	while (f->latest[h] && f->func[f->latest[h]].ip != ip)
 		h = (h + 1) & (f->n_slots - 1);
@@ -47,7 +43,7 @@ static u32 *latest_slot(const struct funcs *f, u64 ip)
 
 static u32 *all_slot(const struct funcs *f, const struct func *key)
 {
-	u32 h = mix(key->ip, key->hash) & (f->n_slots - 1);
+	u32 h = addr_hash(key->ip, f->key ^ key->hash) & (f->n_slots - 1);
 
 	for (; f->all[h]; h = (h + 1) & (f->n_slots - 1)) {
 		const struct func *have = &f->func[f->all[h]];
@@ -119,7 +115,7 @@ u32 funcs_get(struct funcs *f, u64 ip, const struct output_names *names)
 		key.name = sym.name;
 		key.module = sym.module;
 	}
-	key.hash = hash_text(hash_text(0x811c9dc5, key.name), key.module);
+	key.hash = hash_text(hash_text((u32)f->key, key.name), key.module);
 	if (f->n + 2 > f->cap) {
 		if (!grow(f))
 			return 0;
@@ -143,6 +139,8 @@ struct funcs *funcs_create(void)
 {
 	struct funcs *f = calloc(1, sizeof(*f));
 
+	if (f)
+		f->key = addr_hash_key();
 	if (f && grow(f))
 		return f;
 	funcs_destroy(f);
