@@ -14,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The only nop that is ever armed, and that the interlock puts back: see ftrace.c plan_site(). */
-static const u8 site_nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
-
 int callers_find(struct guest *g, u64 lo, u64 hi, struct text_change **ret, size_t *n_ret,
 		 struct err *err)
 {
@@ -41,7 +38,7 @@ int callers_find(struct guest *g, u64 lo, u64 hi, struct text_change **ret, size
 		c[n] = (struct text_change){ .addr = sites[i].ip,
 					     .rec = sites[i].rec,
 					     .len = MCOUNT_INSN_SIZE };
-		memcpy(c[n].old, site_nop, sizeof(site_nop));
+		memcpy(c[n].old, insn_nop, sizeof(insn_nop));
 		memcpy(c[n++].new, found, MCOUNT_INSN_SIZE);
 	}
 	text_sort(c, n);

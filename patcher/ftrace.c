@@ -20,7 +20,6 @@
 /* What one site holds and what it will hold. */
 static int plan_site(struct guest *g, u32 site, struct text_change *c, struct err *err)
 {
-	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	const struct ftrace_site *s = &kernel_sites(g->k)[site];
 	const u8 *rest;
 	u64 caller = g->agent.text + agent_blob_get()->ftrace_caller;
@@ -36,7 +35,7 @@ static int plan_site(struct guest *g, u32 site, struct text_change *c, struct er
 			       s->name, (unsigned long long)s->ip, rest[0], rest[1], rest[2],
 			       rest[3], rest[4]);
 	/* the only one that the interlock puts back: what 64-bit kernels have had on all but the oldest CPUs */
-	if (memcmp(rest, nop, sizeof(nop)))
+	if (memcmp(rest, insn_nop, sizeof(insn_nop)))
 		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, s->ip,
 			       "%s at 0x%llx has a nop of an old kind", s->name,
 			       (unsigned long long)s->ip);
@@ -382,7 +381,6 @@ int ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)
 /* ftrace_mod_jmp(), Linux v6.1 arch/x86/kernel/ftrace.c */
 static int graph_call(struct guest *g, u32 offset, bool on, struct err *err)
 {
-	static const u8 nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
 	const struct agent_blob *blob = agent_blob_get();
 	u64 site = g->agent.text + blob->ftrace_graph_call;
 	struct text_change c = { .addr = site, .len = MCOUNT_INSN_SIZE };
@@ -391,7 +389,7 @@ static int graph_call(struct guest *g, u32 offset, bool on, struct err *err)
 	if (insn_make_jump(site, g->agent.text + offset, c.new))
 		return err_set(err, -ERANGE, ERR_NONE, site,
 			       "ftrace_graph_call [agent] cannot reach its tracer");
-	memcpy(c.old, nop, sizeof(nop));
+	memcpy(c.old, insn_nop, sizeof(insn_nop));
 	if (!on)
 		text_swap(&c, 1);
 	/* before: when it fails half way, the jmp may be there */

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
+const u8 insn_nop[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+
 bool insn_is_site_nop(const u8 *bytes)
 {
 	static const u8 nop[][MCOUNT_INSN_SIZE] = {

@@ -47,6 +47,9 @@ void insn_make_veneer(u64 target, u8 *bytes_ret);
  */
 bool insn_takes_jump(const u8 *code, size_t len, size_t *off_ret);
 
+/** insn_nop - the nop of one instruction that 64-bit kernels have at call sites, the only one that is ever armed */
+extern const u8 insn_nop[MCOUNT_INSN_SIZE];
+
 /** insn_call_target - where the 5-byte call at @ip goes; false when it is not one */
 bool insn_call_target(u64 ip, const u8 *bytes, u64 *target_ret);
 
