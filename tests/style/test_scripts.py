@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/test and scripts/setup themselves: over a tree of their own, with programs that only pretend."""
+"""scripts/test, scripts/setup, tests/kernels/fetch: over a tree of their own, with programs that pretend."""
 
 import os
 import pathlib
 import pty
+import re
 import shutil
 import subprocess
 import tempfile
@@ -113,6 +114,72 @@ class Setup(Case):
         self.assertNotEqual(p.returncode, 0)
         self.assertIn("cannot become root without a terminal", p.stdout)
         self.assertFalse(self.log.exists())
+
+
+@unittest.skipUnless(shutil.which("dpkg-deb"), "dpkg-deb makes the package that is fetched")
+class Fetch(Case):
+    """Its cache: a package of two modules, and scripts that want one of them, then both."""
+
+    def setUp(self):
+        super().setUp()
+        self.env["HVF_CACHE"] = str(self.top / "cache")
+        tree, deb = self.top / "tree", self.top / "kernel.deb"
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text(
+            "Package: linux-image-6.1.0-9-cloud-amd64\nVersion: 1\nArchitecture: amd64\n"
+            "Maintainer: nobody <nobody@example.org>\nDescription: none\n")
+        for path in ("boot/vmlinuz-6.1.0-9", "boot/config-6.1.0-9", "lib/modules/6.1.0-9/loop.ko",
+                     "lib/modules/6.1.0-9/virtio_balloon.ko"):
+            self.program(tree / path, path)
+        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True,
+                       stdout=subprocess.DEVNULL)
+        self.program(self.bin / "modinfo", "exit 0")
+        self.program(self.bin / "apt-cache", "echo '  Depends: linux-image-6.1.0-9-cloud-amd64'")
+        self.mirror(f'cp "{deb}" linux-image.deb')
+
+    def mirror(self, answer):
+        self.program(self.bin / "apt-get", f'case $* in *download*) echo one >>"$LOG"; {answer} ;; esac')
+
+    def fetch(self, *modules):
+        """Fetched by a script that wants these; the modules that its directory has then."""
+        script = self.top / "fetch"
+        text = (SCRIPTS.parent / "tests/kernels/fetch").read_text()
+        self.program(script, re.sub("^modules='.*'$", f"modules='{' '.join(modules)}'", text, flags=re.M))
+        p = self.run_without_terminal(str(script), "cloud-6.1")
+        self.assertEqual(p.returncode, 0, p.stdout)
+        where = pathlib.Path(p.stdout.splitlines()[-1])
+        self.assertEqual((where / "release").read_text(), "6.1.0-9\n")
+        self.assertEqual([x.name for x in where.parent.iterdir() if x.name.startswith("tmp.")], [])
+        return [line.split()[0] for line in (where / "modules/order").read_text().splitlines()]
+
+    def downloads(self):
+        log = self.top / "log"
+        return len(log.read_text().splitlines()) if log.exists() else 0
+
+    def test_what_is_there_is_not_fetched_again(self):
+        self.assertEqual(self.fetch("loop", "not_in_this_kernel"), ["loop"])
+        self.assertEqual(self.fetch("loop", "not_in_this_kernel"), ["loop"])
+        self.assertEqual(self.fetch("loop"), ["loop"])
+        self.assertEqual(self.downloads(), 1)
+
+    def test_a_module_asked_for_later_is_fetched(self):
+        self.assertEqual(self.fetch("loop"), ["loop"])
+        self.assertEqual(self.fetch("loop", "virtio_balloon"), ["loop", "virtio_balloon"])
+        self.assertEqual(self.fetch("loop"), ["loop", "virtio_balloon"])
+        self.assertEqual(self.downloads(), 2)
+
+    def test_without_a_mirror_the_old_one_is_used(self):
+        self.assertEqual(self.fetch("loop"), ["loop"])
+        self.mirror("exit 1")
+        self.assertEqual(self.fetch("loop", "virtio_balloon"), ["loop"])
+        tried = self.downloads()
+        self.assertGreater(tried, 1)
+        self.assertEqual(self.fetch("loop", "virtio_balloon"), ["loop"])
+        self.assertEqual(self.downloads(), tried)  # not at each start of a test
+        failed = self.top / "cache/kernels/cloud-6.1/failed"
+        os.utime(failed, (0, 0))
+        self.fetch("loop", "virtio_balloon")
+        self.assertGreater(self.downloads(), tried)
 
 
 if __name__ == "__main__":
