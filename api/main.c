@@ -211,8 +211,12 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 	return recover_wait(r, srv) && r->all;
 }
 
-/* From the lock to the last guest put back. Return: 0, or negative with @err. */
-static int run(const struct daemon_options *o, const sigset_t *signals, struct err *err)
+/*
+ * From the lock to the last guest put back; @unended_ret: but one, and a thread that uses @o is left behind.
+ * Return: 0, or negative with @err.
+ */
+static int run(const struct daemon_options *o, const sigset_t *signals, bool *unended_ret,
+	       struct err *err)
 {
 	struct server_opts opts = { .state_dir = o->state_dir,
 				    .audit_log = o->audit_log,
@@ -245,7 +249,7 @@ static int run(const struct daemon_options *o, const sigset_t *signals, struct e
 		recovered = wait_for_signal(o->state_dir, srv, signals);
 	}
 	systemd_notify("STOPPING=1");
-	n_failed = server_destroy(srv);
+	n_failed = server_destroy(srv, unended_ret);
 	for (size_t i = 0; i < n; i++)
 		listen_close(&sockets[i]);
 	if (r == 0 && n_failed)
@@ -273,8 +277,9 @@ static void raise_file_limit(void)
 
 int main(int argc, char **argv)
 {
-	struct daemon_options o;
+	static struct daemon_options o; /* a thread may still be there when main() is not */
 	struct err err = { 0 };
+	bool unended = false;
 	sigset_t signals;
 	int r;
 
@@ -288,8 +293,9 @@ int main(int argc, char **argv)
 	/* What a kernel's tables take is megabytes, and goes back to the host with the guest. Without this the C
 	 * library raises the threshold itself, and keeps them in the arenas of threads: 100 MiB after 4 guests. */
 	mallopt(M_MMAP_THRESHOLD, MMAP_BYTES);
-	r = run(&o, &signals, &err);
-	options_deinit(&o);
+	r = run(&o, &signals, &unended, &err);
+	if (!unended)
+		options_deinit(&o);
 	if (r < 0) {
 		fprintf(stderr, "hvftraced: %s (%s)\n", err.msg, err_code_name(err.code));
 		return EXIT_FAILURE;

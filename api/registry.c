@@ -7,6 +7,7 @@
 #include "api/names.h"
 #include "api/registry_impl.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #define LOG_PREFIX "registry"
 #include "base/log.h"
 
@@ -15,6 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#define ATTACH_ENDS_NS (20 * NSEC_PER_SEC)
 
 int registry_create(const char *state_dir, struct hub *hub, struct events *events,
 		    struct registry **ret, struct err *err)
@@ -53,27 +56,58 @@ static struct guest_entry *find_ready(const struct registry *reg)
 	return used;
 }
 
-/* The name of a guest that can be detached now; waits while there are only others. */
+static bool all_opening(const struct registry *reg)
+{
+	const struct guest_entry *g;
+
+	for (g = reg->guests; g && g->state == ENTRY_OPENING; g = g->next)
+		;
+	return !g;
+}
+
+/*
+ * The name of a guest that can be detached now; waits while there are only others, but no longer than
+ * ATTACH_ENDS_NS for some that are all still being attached.
+ */
 static bool next_to_close(struct registry *reg, char name_ret[NAME_MAX_BYTES + 1])
 {
-	struct guest_entry *g;
+	u64 until_ns = monotonic_ns() + ATTACH_ENDS_NS;
+	struct timespec until = { .tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
+				  .tv_nsec = (long)(until_ns % NSEC_PER_SEC) };
+	struct guest_entry *g = NULL;
+	int r = 0;
 
 	pthread_mutex_lock(&reg->lock);
 	reg->closing = true;
-	while (reg->guests) {
+	while (reg->guests && r != ETIMEDOUT) {
 		g = find_ready(reg);
 		if (g) {
 			memcpy(name_ret, g->name, sizeof(g->name));
 			break;
 		}
-		pthread_cond_wait(&reg->changed, &reg->lock);
+		if (all_opening(reg))
+			r = pthread_cond_timedwait(&reg->changed, &reg->lock, &until);
+		else
+			pthread_cond_wait(&reg->changed, &reg->lock);
 	}
-	g = reg->guests;
 	pthread_mutex_unlock(&reg->lock);
 	return g;
 }
 
-unsigned registry_close(struct registry *reg)
+/* How many guests are still being attached. */
+static unsigned tell_unended(struct registry *reg)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&reg->lock);
+	for (struct guest_entry *g = reg->guests; g; g = g->next, n++)
+		log_error("guest %s: attaching to %s does not end; it is left to itself", g->name,
+			  g->target);
+	pthread_mutex_unlock(&reg->lock);
+	return n;
+}
+
+unsigned registry_close(struct registry *reg, unsigned *n_unended_ret)
 {
 	struct guest_restore restore;
 	struct err err = { 0 };
@@ -86,6 +120,7 @@ unsigned registry_close(struct registry *reg)
 		log_error("guest %s: %s (%s)", name, err.msg, err_code_name(err.code));
 		n_failed++;
 	}
+	*n_unended_ret = tell_unended(reg);
 	return n_failed;
 }
 

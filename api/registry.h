@@ -88,8 +88,9 @@ must_check int registry_create(const char *state_dir, struct hub *hub, struct ev
  * registry_close - attach no more, stop every trace, detach every guest
  *
  * Streams see their traces end. Return: how many guests could not be put back (logged).
+ * @n_unended_ret: so many attaches did not end in time (logged), and still use @reg
  */
-unsigned registry_close(struct registry *reg);
+unsigned registry_close(struct registry *reg, unsigned *n_unended_ret);
 
 /** registry_destroy - free it. Context: closed, and no reference is left; NULL is fine. */
 void registry_destroy(struct registry *reg);

@@ -507,11 +507,12 @@ static void wait_for_requests(struct server *srv)
 		nanosleep(&step, NULL);
 }
 
-unsigned server_destroy(struct server *srv)
+unsigned server_destroy(struct server *srv, bool *unended_ret)
 {
-	unsigned n_failed;
+	unsigned n_failed, n_unended;
 	int fds[SERVER_MAX_LISTEN] = { 0 };
 
+	*unended_ret = false;
 	if (!srv)
 		return 0;
 	for (size_t i = 0; i < srv->n_listen; i++)
@@ -521,11 +522,15 @@ unsigned server_destroy(struct server *srv)
 	/* what is nearly done may be; guests do not wait to be put back for one that takes long to attach */
 	(void)work_drain(srv->work, DRAIN_NS);
 	/* stopping a trace lets its streams read the rest and end by themselves */
-	n_failed = registry_close(srv->registry);
+	n_failed = registry_close(srv->registry, &n_unended);
 	watch_destroy(srv->watch);
 	hub_end(srv->hub);
-	(void)work_drain(srv->work, WORK_FOREVER);
+	(void)work_drain(srv->work, n_unended ? DRAIN_NS : WORK_FOREVER);
 	wait_for_requests(srv);
+	/* for guests as if we had been killed there: if its journal was begun, it stays */
+	*unended_ret = n_unended;
+	if (n_unended)
+		return n_failed + n_unended;
 	for (size_t i = 0; i < srv->n_listen; i++) {
 		MHD_stop_daemon(srv->listen[i].daemon);
 		if (fds[i] >= 0)

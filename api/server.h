@@ -36,9 +36,10 @@ must_check int server_listen(struct server *srv, const struct listen_socket *s, 
 /**
  * server_destroy - take no more requests, finish those there are, end streams, stop traces, detach
  *
- * Return: how many guests could not be put back.
+ * Return: how many guests could not be put back; one whose attach did not end is counted, too.
+ * @unended_ret: there is one, whose thread still uses @srv and what that was given: the process is to end
  */
-unsigned server_destroy(struct server *srv);
+unsigned server_destroy(struct server *srv, bool *unended_ret);
 
 struct registry *server_registry(struct server *srv);
 struct hub *server_hub(struct server *srv);

@@ -2,6 +2,7 @@
 """The daemon's options, sockets, locks and signals."""
 
 import concurrent.futures
+import http.client
 import os
 import pathlib
 import signal
@@ -199,6 +200,20 @@ class Signals(TestCase):
             p, d.process = d.process, None
             self.assertEqual(p.wait(30), 0)
             self.assertIn("guest fake-gate: detached", d.log())
+
+    @unittest.skipUnless(os.environ.get("HVF_LONG") == "1", "it is given 20 s; HVF_LONG=1 asks for it")
+    def test_an_attach_that_never_ends_is_given_up(self):
+        with Daemon() as d, concurrent.futures.ThreadPoolExecutor(1) as pool:
+            d.attach("fake")
+            stuck = pool.submit(d.request, "POST", "/v1/guests", {"target": "qemu:/fake-gate"})
+            d.until_it_waits()
+            p, d.process = d.process, None
+            p.terminate()
+            self.assertEqual(p.wait(60), 1)
+            self.assertIn("guest g: detached", d.log())
+            self.assertIn("attaching to qemu:/fake-gate does not end", d.log())
+            self.assertIn("1 guests could not be put back", d.log())
+            self.assertIsInstance(stuck.exception(30), (OSError, http.client.HTTPException))
 
 
 if __name__ == "__main__":
