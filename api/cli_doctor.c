@@ -175,7 +175,7 @@ static void check_libvirt(struct doctor *d)
 	if (!lv_daemon_listens())
 		say(d, "libvirt", WARN,
 		    "no libvirtd or virtqemud listens that this user may connect to");
-	else if (lv_list("qemu:///system", 5 * NSEC_PER_SEC, &domain, &n, &err) < 0)
+	else if (lv_list(5 * NSEC_PER_SEC, &domain, &n, &err) < 0)
 		say(d, "libvirt", BAD, "%s (%s)", err.msg, err_code_name(err.code));
 	else
 		say(d, "libvirt", GOOD, "qemu:///system has %zu domain%s", n, n == 1 ? "" : "s");

@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#define URI     "qemu:///system"
 #define LIST_NS (5 * NSEC_PER_SEC)
 
 static struct scan_vm *find_uuid(struct scan_vm *vms, size_t n, const char *uuid)
@@ -21,7 +20,7 @@ static struct scan_vm *find_uuid(struct scan_vm *vms, size_t n, const char *uuid
 static void describe(const struct lv_domain *d, struct scan_vm *vm)
 {
 	snprintf(vm->name, sizeof(vm->name), "%s", d->name);
-	snprintf(vm->target, sizeof(vm->target), "libvirt:" URI "/%s", d->name);
+	snprintf(vm->target, sizeof(vm->target), "libvirt:" LV_SYSTEM_URI "/%s", d->name);
 	vm->state = d->state;
 	vm->reason[0] = '\0';
 	if (!d->active || !d->running)
@@ -60,7 +59,7 @@ size_t domains_add(struct scan_vm **vms, size_t n_vms, char *note, size_t size)
 	/* most hosts without a libvirtd have no library of it either: it is not even looked for */
 	if (!lv_daemon_listens())
 		return n_vms;
-	if (lv_list(URI, LIST_NS, &domain, &n, &err) < 0) {
+	if (lv_list(LIST_NS, &domain, &n, &err) < 0) {
 		snprintf(note, size, "libvirt's domains are not listed: %s (%s)", err.msg,
 			 err_code_name(err.code));
 		return n_vms;

@@ -9,23 +9,31 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* What the thread and whoever waits for it share; the last of them frees it. */
+/* What the thread and all who wait for it share; the last of them frees it. */
 struct list {
-	pthread_mutex_t lock;
 	pthread_cond_t changed; /* CLOCK_MONOTONIC */
 	unsigned refs;
 	bool done;
+	u64 since_ns; /* when it was asked for */
 	const struct lv_lib *lib;
-	char uri[128];
 	struct lv_domain *domain;
 	size_t n;
 	int rc;
 	struct err err;
 };
+
+/*
+ * A libvirtd that hangs keeps the thread that asks it, and that thread's connection. There is one at a time,
+ * however many want the list, and no other until it has ended.
+ */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* over all lists, too */
+static struct list *asked; /* not done */
 
 static bool listens(const char *path)
 {
@@ -50,15 +58,11 @@ bool lv_daemon_listens(void)
 	return false;
 }
 
-static void unref_unlock(struct list *l)
+static void unref(struct list *l)
 {
-	bool last = --l->refs == 0;
-
-	pthread_mutex_unlock(&l->lock);
-	if (!last)
+	if (--l->refs)
 		return;
 	pthread_cond_destroy(&l->changed);
-	pthread_mutex_destroy(&l->lock);
 	free(l->domain);
 	free(l);
 }
@@ -92,7 +96,7 @@ static int failed(const struct list *l, const char *what, struct err *err)
 
 static int collect(struct list *l, struct err *err)
 {
-	struct lv_conn *c = l->lib->open_read_only(l->uri);
+	struct lv_conn *c = l->lib->open_read_only(LV_SYSTEM_URI);
 	struct lv_dom **doms = NULL;
 	int n, rc = 0;
 
@@ -122,65 +126,106 @@ static void *run_thread(void *arg)
 	struct err err = { 0 };
 	int rc = collect(l, &err);
 
-	pthread_mutex_lock(&l->lock);
+	pthread_mutex_lock(&lock);
 	l->rc = rc;
 	l->err = err;
 	l->done = true;
+	asked = NULL;
 	pthread_cond_broadcast(&l->changed);
-	unref_unlock(l);
+	unref(l);
+	pthread_mutex_unlock(&lock);
 	return NULL;
 }
 
-static struct list *list_create(const char *uri, const struct lv_lib *lib)
+/* The daemon's signals are for its main thread. */
+static int start_thread(struct list *l)
 {
-	struct list *l = calloc(1, sizeof(*l));
+	sigset_t all, old;
+	pthread_t thread;
+	int rc;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	rc = pthread_create(&thread, NULL, run_thread, l);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (rc == 0)
+		pthread_detach(thread);
+	return rc;
+}
+
+/* Have libvirt asked, or join those who wait for its answer. Lock held. NULL: no memory, no thread. */
+static struct list *list_get(const struct lv_lib *lib)
+{
+	struct list *l = asked;
 	pthread_condattr_t attr;
 
+	if (l) {
+		l->refs++;
+		return l;
+	}
+	l = calloc(1, sizeof(*l));
 	if (!l)
 		return NULL;
 	l->refs = 2; /* the thread, and who waits */
 	l->lib = lib;
-	snprintf(l->uri, sizeof(l->uri), "%s", uri);
-	pthread_mutex_init(&l->lock, NULL);
+	l->since_ns = monotonic_ns();
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&l->changed, &attr);
 	pthread_condattr_destroy(&attr);
+	if (start_thread(l)) {
+		l->refs = 1;
+		unref(l);
+		return NULL;
+	}
+	asked = l;
 	return l;
 }
 
-int lv_list(const char *uri, u64 timeout_ns, struct lv_domain **ret, size_t *n_ret, struct err *err)
+/* Others may wait for the same list: each has a copy. Lock held. */
+static int take(const struct list *l, struct lv_domain **ret, size_t *n_ret, struct err *err)
 {
-	u64 end = monotonic_ns() + timeout_ns;
-	struct timespec deadline = { (time_t)(end / NSEC_PER_SEC), (long)(end % NSEC_PER_SEC) };
+	if (l->rc < 0) {
+		if (err)
+			*err = l->err;
+		return l->rc;
+	}
+	*ret = malloc((l->n + 1) * sizeof(**ret));
+	if (!*ret)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu domains", l->n);
+	memcpy(*ret, l->domain, l->n * sizeof(**ret));
+	*n_ret = l->n;
+	return 0;
+}
+
+int lv_list(u64 timeout_ns, struct lv_domain **ret, size_t *n_ret, struct err *err)
+{
+	struct timespec deadline;
 	const struct lv_lib *lib;
-	pthread_t thread;
 	struct list *l;
 	int rc = lv_lib_load(&lib, err);
+	u64 end;
 
 	if (rc < 0)
 		return rc;
-	l = list_create(uri, lib);
-	if (!l || pthread_create(&thread, NULL, run_thread, l) != 0) {
-		free(l);
+	pthread_mutex_lock(&lock);
+	l = list_get(lib);
+	if (!l) {
+		pthread_mutex_unlock(&lock);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a list of domains");
 	}
-	pthread_detach(thread);
-	pthread_mutex_lock(&l->lock);
+	/* from when it was asked for: who comes when that has been too long does not wait at all */
+	end = l->since_ns + timeout_ns;
+	deadline = (struct timespec){ (time_t)(end / NSEC_PER_SEC), (long)(end % NSEC_PER_SEC) };
 	while (rc == 0 && !l->done)
-		rc = pthread_cond_timedwait(&l->changed, &l->lock, &deadline);
-	if (!l->done) {
+		rc = pthread_cond_timedwait(&l->changed, &lock, &deadline);
+	if (l->done)
+		rc = take(l, ret, n_ret, err);
+	else
 		rc = err_set(err, -ETIMEDOUT, ERR_VMM_TIMEOUT, 0,
-			     "libvirt did not list its domains in time");
-	} else if (l->rc < 0) {
-		rc = l->rc;
-		if (err)
-			*err = l->err;
-	} else {
-		rc = 0;
-		*n_ret = l->n;
-		*ret = no_cleanup_ptr(l->domain);
-	}
-	unref_unlock(l);
+			     "libvirt has owed a list of its domains for %llu s; does it hang?",
+			     (unsigned long long)((monotonic_ns() - l->since_ns) / NSEC_PER_SEC));
+	unref(l);
+	pthread_mutex_unlock(&lock);
 	return rc;
 }

@@ -7,6 +7,7 @@
 #include "base/types.h"
 
 #define LV_MAX_DOMAINS 4096
+#define LV_SYSTEM_URI  "qemu:///system"
 
 struct lv_domain {
 	char name[128];
@@ -24,13 +25,15 @@ struct lv_domain {
 bool lv_daemon_listens(void);
 
 /**
- * lv_list - all domains of @uri, by a connection that may only read
- * @ret: an array of @n_ret to be freed
+ * lv_list - all domains of the system's libvirtd, by a connection that may only read
+ * @timeout_ns: since libvirt was asked, which may have been for somebody else: who wants the list while it
+ *              is awaited gets the same one
+ * @ret:        an array of @n_ret to be freed
  *
- * Context: any thread; after @timeout_ns a thread that waits for libvirt is left behind.
- * Return: 0; -ENOTSUP (target.no_libvirt); -ENOTCONN (libvirt.unreachable); -ETIMEDOUT; -ENOMEM.
+ * Context: any thread; a thread waits for libvirt as long as it takes, one at a time.
+ * Return: 0; -ENOTSUP (target.no_libvirt); -ENOTCONN (libvirt.unreachable); -ETIMEDOUT (vmm.timeout), at
+ * once when it is known not to answer; -ENOMEM.
  */
-must_check int lv_list(const char *uri, u64 timeout_ns, struct lv_domain **ret, size_t *n_ret,
-		       struct err *err);
+must_check int lv_list(u64 timeout_ns, struct lv_domain **ret, size_t *n_ret, struct err *err);
 
 #endif
