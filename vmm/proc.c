@@ -334,7 +334,9 @@ static int peer_inode(int fd, u32 *ret)
 	int left;
 	ssize_t n;
 
-	if (nl < 0 || fstat(fd, &st) < 0)
+	if (nl < 0) /* EPROTONOSUPPORT: a kernel without sock_diag */
+		return errno == EPROTONOSUPPORT ? -ENOENT : -errno;
+	if (fstat(fd, &st) < 0)
 		return -errno;
 	ask.req.udiag_ino = (u32)st.st_ino;
 	setsockopt(nl, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
@@ -343,6 +345,12 @@ static int peer_inode(int fd, u32 *ret)
 	n = recv(nl, &said, sizeof(said), 0);
 	if (n < 0)
 		return -errno;
+	/* -ENOENT: a kernel without unix_diag; the socket itself is there, as we have it open */
+	if (NLMSG_OK(&said.head, (size_t)n) && said.head.nlmsg_type == NLMSG_ERROR &&
+	    said.head.nlmsg_len >= NLMSG_LENGTH(sizeof(struct nlmsgerr))) {
+		n = ((const struct nlmsgerr *)NLMSG_DATA(&said.head))->error;
+		return n < 0 ? (int)n : -EPROTO;
+	}
 	if (!NLMSG_OK(&said.head, (size_t)n) || said.head.nlmsg_type != SOCK_DIAG_BY_FAMILY ||
 	    said.head.nlmsg_len < NLMSG_LENGTH(sizeof(struct unix_diag_msg)))
 		return -EPROTO;

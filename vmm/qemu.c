@@ -130,8 +130,8 @@ int qemu_host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
 
 /*
  * What speaks QMP may not be QEMU, or may have been taken over by its guest, and name any process: the one
- * whose memory we are going to open must hold the other end of our connection. Where the kernel does not
- * tell, it must be the listener's user's.
+ * whose memory we are going to open must hold the other end of our connection. A kernel that has no way to tell
+ * leaves its user, which must be the listener's; one that just does not tell leaves nothing.
  */
 static int check_process(struct vm *vm, uid_t listener, struct err *err)
 {
@@ -140,13 +140,18 @@ static int check_process(struct vm *vm, uid_t listener, struct err *err)
 	uid_t uid;
 	gid_t gid;
 
-	if (rc < 0 && rc != -EACCES && proc_euid(vm->pid, &uid, &gid) == 0)
-		rc = uid == listener;
+	if (rc == -ENOENT)
+		rc = proc_euid(vm->pid, &uid, &gid) == 0 && uid == listener;
 	if (rc == 1)
 		return 0;
 	if (rc == -EACCES)
 		return err_set(err, rc, ERR_TARGET_PERMISSION, 0,
 			       "no permission to look at process %d", (int)vm->pid);
+	if (rc < 0 && rc != -ESRCH && rc != -ENOTCONN)
+		return err_set(err, -EIO, ERR_IO, 0,
+			       "the kernel does not say whether process %d is the QEMU that this "
+			       "monitor belongs to (sock_diag, by AF_NETLINK): %s",
+			       (int)vm->pid, strerror(-rc));
 	return err_set(err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
 		       "process %d is not the QEMU that this monitor belongs to", (int)vm->pid);
 }

@@ -84,6 +84,17 @@ class Activation(TestCase):
         section = re.search(r"^# UNDER A SERVICE MANAGER\n(.*?)^# ", manual, re.M | re.S).group(1)
         self.assertEqual(set(re.findall(r"CAP_\w+", section)), has)
 
+    def test_address_families(self):
+        """The unit leaves every kind of socket that the daemon makes; which those are, its sources say."""
+        unit = (TOP / "packaging/systemd/hvftraced.service").read_text()
+        has = set(re.search(r"^RestrictAddressFamilies=(.*)$", unit, re.MULTILINE).group(1).split())
+        used = set()
+        for folder in ("api", "tracers", "patcher", "symbols", "vmm", "base"):
+            for path in (TOP / folder).glob("*.c"):
+                used |= set(re.findall(r"(?:\bsocket(?:pair)?\(|_family = )(AF_\w+)", path.read_text()))
+        self.assertLessEqual({"AF_UNIX", "AF_INET", "AF_INET6", "AF_NETLINK"}, used, "they are found at all")
+        self.assertLessEqual(used, has)
+
     def test_with_places_of_its_own(self):
         with tempfile.TemporaryDirectory() as d:
             unix = self.socket(socket.AF_UNIX)

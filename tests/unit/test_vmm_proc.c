@@ -5,6 +5,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -15,6 +17,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,6 +66,53 @@ static void other_end_of_a_socket(void **state)
 	close(pair[1]);
 	assert_true(proc_holds_peer(getpid(), pair[0]) <= 0);
 	close(pair[0]);
+}
+
+/* As under a service manager that leaves no AF_NETLINK: @no is what socket(2) fails with. */
+static void no_netlink(int no)
+{
+	struct sock_filter code[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_socket, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)no),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	struct sock_fprog prog = { ARRAY_SIZE(code), code };
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog))
+		_exit(77);
+}
+
+/* That it may not be asked is not what a kernel says that has no way to tell. */
+static void who_may_not_be_asked(void **state)
+{
+	static const struct {
+		int fails, want;
+	} t[] = { { EAFNOSUPPORT, -EAFNOSUPPORT },
+		  { EPERM, -EPERM },
+		  { EMFILE, -EMFILE },
+		  { EPROTONOSUPPORT, -ENOENT } }; /* the kernel has no sock_diag */
+	int pair[2], status;
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+	for (size_t i = 0; i < ARRAY_SIZE(t); i++) {
+		pid_t pid = fork();
+
+		if (!pid) {
+			no_netlink(t[i].fails);
+			_exit(proc_holds_peer(getppid(), pair[0]) != t[i].want);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (status == 77 << 8)
+			skip(); /* no seccomp here */
+		assert_int_equal(status, 0);
+	}
+	close(pair[0]);
+	close(pair[1]);
 }
 
 static void words_of_a_command_line(void **state)
@@ -150,6 +200,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(other_end_of_a_socket),
+		cmocka_unit_test(who_may_not_be_asked),
 		cmocka_unit_test(words_of_a_command_line),
 		cmocka_unit_test(files_and_signals),
 		cmocka_unit_test(a_guest_that_is_kept_from_its_host),
