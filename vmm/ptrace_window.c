@@ -18,7 +18,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define POLL_NS 10000 /* between looks at threads that have not stopped yet */
+#define POLL_NS     10000 /* between the first looks at threads that have not stopped yet */
+#define POLLS_FIRST 5
+#define POLL_MAX_NS \
+	320000 /* between later ones: where CPUs are short, looking keeps them from stopping */
 /*
  * Being woken costs up to a scheduler slice on a busy host. While a window is open its stopped vCPUs
  * have left their CPUs to us: what comes next is looked for in a loop. Before that, they need them.
@@ -184,7 +187,7 @@ static int wait_stopped(struct ptrace_window *w, size_t from, u64 deadline)
 {
 	struct timespec pause = { 0, POLL_NS };
 
-	for (;;) {
+	for (u32 looks = 1;; looks++) {
 		size_t left = 0;
 
 		for (size_t i = from; i < w->n; i++) {
@@ -200,6 +203,8 @@ static int wait_stopped(struct ptrace_window *w, size_t from, u64 deadline)
 				       "%zu of %zu threads of process %d did not stop in time",
 				       left, w->n, (int)w->pid);
 		nanosleep(&pause, NULL);
+		if (looks >= POLLS_FIRST && pause.tv_nsec < POLL_MAX_NS)
+			pause.tv_nsec *= 2;
 	}
 }
 

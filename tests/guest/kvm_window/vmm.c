@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <linux/kvm.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,6 +109,23 @@ static void set_registers(int vcpu_fd, int index)
 		die("KVM_SET_REGS");
 }
 
+/* Each has a CPU for itself where there are enough, so that both really run at a time. */
+static void stay_on_cpu(int index)
+{
+	cpu_set_t all, one;
+
+	if (sched_getaffinity(0, sizeof(all), &all) < 0)
+		return;
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &all) || index-- > 0)
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		(void)sched_setaffinity(0, sizeof(one), &one);
+		return;
+	}
+}
+
 static void *run_vcpu(void *arg)
 {
 	int index = (int)(intptr_t)arg;
@@ -120,6 +138,7 @@ static void *run_vcpu(void *arg)
 	if (run == MAP_FAILED)
 		die("kvm_run");
 	set_registers(fd, index);
+	stay_on_cpu(index);
 	for (;;) {
 		if (ioctl(fd, KVM_RUN, 0) < 0 && errno != EINTR && errno != EAGAIN)
 			die("KVM_RUN");
