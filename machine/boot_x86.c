@@ -15,6 +15,11 @@
 #define HIGH_RAM      0x100000
 #define E820_RAM      1
 #define E820_RESERVED 2
+#define E820_MOST     5
+
+/* A PVH kernel's, all in the page that boot_params take otherwise. */
+#define PVH_MODULES (BOOT_PARAMS + 0x100)
+#define PVH_MEMMAP  (BOOT_PARAMS + 0x200)
 
 #define PT_PRESENT_WRITABLE 3ull
 #define PT_LARGE            0x80ull
@@ -24,6 +29,7 @@
 static const u64 gdt[BOOT_GDT_ENTRIES] = {
 	[BOOT_CS / 8] = 0x00af9b000000ffff, /* code, 64-bit */
 	[BOOT_DS / 8] = 0x00cf93000000ffff, /* data */
+	[BOOT_CS32 / 8] = 0x00cf9b000000ffff, /* code, 32-bit */
 };
 
 static void write_page_tables(const struct guest_mem *m)
@@ -87,28 +93,76 @@ static int write_cmdline(const struct guest_mem *m, const char *text, struct ker
 	return 0;
 }
 
-static void add_e820(struct boot_params *bp, u64 addr, u64 end, u32 type)
+/* The firmware's map of memory; the last run is empty where all fits below the hole. */
+static u32 memory_map(const struct guest_mem *m, struct boot_e820_entry *e)
 {
-	if (addr < end)
-		bp->e820_table[bp->e820_entries++] =
-			(struct boot_e820_entry){ addr, end - addr, type };
+	const struct boot_e820_entry all[E820_MOST] = {
+		{ 0, LOW_RAM_END, E820_RAM },
+		{ LOW_RAM_END, 0xa0000 - LOW_RAM_END, E820_RESERVED },
+		{ BOOT_ACPI, HIGH_RAM - BOOT_ACPI, E820_RESERVED },
+		{ HIGH_RAM, mem_low_bytes(m) - HIGH_RAM, E820_RAM },
+		{ MEM_HOLE_END, mem_high_bytes(m), E820_RAM },
+	};
+
+	memcpy(e, all, sizeof(all));
+	return mem_high_bytes(m) ? E820_MOST : E820_MOST - 1;
 }
 
 static void write_zero_page(const struct guest_mem *m, const struct kernel_image *k)
 {
 	struct boot_params *bp = mem_at(m, gpa(BOOT_PARAMS), sizeof(*bp));
+	struct boot_e820_entry map[E820_MOST];
 
 	memset(bp, 0, sizeof(*bp));
 	bp->hdr = k->hdr;
 	bp->acpi_rsdp_addr = BOOT_ACPI;
-	add_e820(bp, 0, LOW_RAM_END, E820_RAM);
-	add_e820(bp, LOW_RAM_END, 0xa0000, E820_RESERVED);
-	add_e820(bp, BOOT_ACPI, HIGH_RAM, E820_RESERVED);
-	add_e820(bp, HIGH_RAM, mem_low_bytes(m), E820_RAM);
-	add_e820(bp, MEM_HOLE_END, MEM_HOLE_END + mem_high_bytes(m), E820_RAM);
+	bp->e820_entries = (u8)memory_map(m, map);
+	memcpy(bp->e820_table, map, sizeof(map));
 }
 
-int boot_load(const struct guest_mem *m, const struct boot_config *c, u64 *entry_ret,
+static void write_pvh_info(const struct guest_mem *m, const struct kernel_image *k)
+{
+	struct pvh_start_info *info = mem_at(m, gpa(BOOT_PARAMS), PAGE_SIZE);
+	struct pvh_module *initrd = mem_at(m, gpa(PVH_MODULES), sizeof(*initrd));
+	struct pvh_memmap_entry *e = mem_at(m, gpa(PVH_MEMMAP), E820_MOST * sizeof(*e));
+	struct boot_e820_entry map[E820_MOST];
+
+	memset(info, 0, PAGE_SIZE);
+	*info = (struct pvh_start_info){ .magic = PVH_MAGIC,
+					 .version = 1,
+					 .cmdline = BOOT_CMDLINE,
+					 .rsdp = BOOT_ACPI,
+					 .memmap = PVH_MEMMAP,
+					 .n_memmap = memory_map(m, map) };
+	for (u32 i = 0; i < info->n_memmap; i++)
+		e[i] = (struct pvh_memmap_entry){ .addr = map[i].addr,
+						  .len = map[i].size,
+						  .type = map[i].type };
+	if (!k->hdr.ramdisk_size)
+		return;
+	info->n_modules = 1;
+	info->modules = PVH_MODULES;
+	*initrd = (struct pvh_module){ .addr = k->hdr.ramdisk_image, .len = k->hdr.ramdisk_size };
+}
+
+static int choose_protocol(const struct boot_config *c, const struct kernel_image *k,
+			   struct boot_start *ret, struct err *err)
+{
+	enum boot_protocol p = c->protocol;
+
+	if (p == BOOT_AUTO)
+		p = k->entry ? BOOT_LINUX : BOOT_PVH;
+	*ret = (struct boot_start){ p, p == BOOT_PVH ? k->pvh_entry : k->entry };
+	if (ret->entry)
+		return 0;
+	return err_set(err, -ENOEXEC, ERR_BAD_REQUEST, 0,
+		       p == BOOT_PVH
+			       ? "%s has no PVH entry: ELF files with a note that says so do"
+			       : "%s has no 64-bit entry in what is loaded: try --protocol pvh",
+		       c->kernel);
+}
+
+int boot_load(const struct guest_mem *m, const struct boot_config *c, struct boot_start *ret,
 	      struct err *err)
 {
 	struct acpi_config acpi = { c->cpus, c->virtio, c->n_virtio };
@@ -116,6 +170,8 @@ int boot_load(const struct guest_mem *m, const struct boot_config *c, u64 *entry
 	int rc;
 
 	rc = image_load(m, c->kernel, &k, err);
+	if (!rc)
+		rc = choose_protocol(c, &k, ret, err);
 	if (!rc && c->initrd)
 		rc = load_initrd(m, c->initrd, &k, err);
 	if (!rc)
@@ -126,10 +182,12 @@ int boot_load(const struct guest_mem *m, const struct boot_config *c, u64 *entry
 		rc = acpi_write(m, gpa(BOOT_ACPI), BOOT_ACPI_BYTES, &acpi, err);
 	if (rc)
 		return rc;
-	write_zero_page(m, &k);
+	if (ret->protocol == BOOT_PVH)
+		write_pvh_info(m, &k);
+	else
+		write_zero_page(m, &k);
 	write_page_tables(m);
 	if (!mem_write(m, gpa(BOOT_GDT), gdt, sizeof(gdt)))
 		return err_set(err, -ENOSPC, ERR_NONE, BOOT_GDT, "no room for the GDT");
-	*entry_ret = k.entry;
 	return 0;
 }

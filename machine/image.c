@@ -22,6 +22,9 @@
 #define LOW_MIB         (1ull << 20)
 #define COMMAND_LINE    2047 /* what x86 kernels take (COMMAND_LINE_SIZE - 1) */
 #define MAX_SEGMENTS    64
+#define MAX_NOTES_BYTES (1u << 20)
+#define PVH_NOTE_NAME   "Xen"
+#define PVH_NOTE_TYPE   18 /* XEN_ELFNOTE_PHYS32_ENTRY */
 
 int image_pread(int fd, void *buf, u64 len, u64 off, const char *path, struct err *err)
 {
@@ -126,12 +129,43 @@ static int load_segment(const struct guest_mem *m, int fd, const GElf_Phdr *p, c
 	return image_pread(fd, at, p->p_filesz, p->p_offset, path, err);
 }
 
+/* The address in a note of @p's that says where a CPU in 32-bit mode may start; 0: there is none. */
+static u64 pvh_entry_of(Elf *elf, const GElf_Phdr *p)
+{
+	Elf_Type type = p->p_align == 8 ? ELF_T_NHDR8 : ELF_T_NHDR;
+	Elf_Data *data;
+	GElf_Nhdr note;
+	size_t at = 0, name, desc;
+	u64 entry = 0;
+
+	if (p->p_filesz > MAX_NOTES_BYTES)
+		return 0;
+	data = elf_getdata_rawchunk(elf, (int64_t)p->p_offset, p->p_filesz, type);
+	while (data && (at = gelf_getnote(data, at, &note, &name, &desc)) > 0) {
+		const u8 *bytes = data->d_buf;
+
+		if (note.n_type != PVH_NOTE_TYPE || note.n_namesz != sizeof(PVH_NOTE_NAME) ||
+		    memcmp(bytes + name, PVH_NOTE_NAME, sizeof(PVH_NOTE_NAME)) != 0 ||
+		    (note.n_descsz != 4 && note.n_descsz != 8))
+			continue;
+		memcpy(&entry, bytes + desc, note.n_descsz);
+		break;
+	}
+	return entry;
+}
+
+static bool is_loaded(const struct kernel_image *k, u64 addr)
+{
+	return addr >= k->start && addr < k->end;
+}
+
 /* vmlinux is entered at startup_64 with a zero page in rsi, as the decompressor of a bzImage does it. */
 static int load_elf(const struct guest_mem *m, int fd, Elf *elf, const char *path,
 		    struct kernel_image *ret, struct err *err)
 {
 	GElf_Ehdr eh;
 	size_t n;
+	u64 pvh = 0;
 	int rc;
 
 	if (!gelf_getehdr(elf, &eh) || elf_getphdrnum(elf, &n) < 0 || eh.e_machine != EM_X86_64 ||
@@ -145,15 +179,18 @@ static int load_elf(const struct guest_mem *m, int fd, Elf *elf, const char *pat
 
 		if (!gelf_getphdr(elf, (int)i, &p))
 			return bad_kernel(err, path, "a program header cannot be read");
+		if (p.p_type == PT_NOTE && !pvh)
+			pvh = pvh_entry_of(elf, &p);
 		if (p.p_type != PT_LOAD || !p.p_memsz)
 			continue;
 		rc = load_segment(m, fd, &p, path, ret, err);
 		if (rc)
 			return rc;
 	}
-	if (eh.e_entry < ret->start || eh.e_entry >= ret->end)
+	ret->entry = is_loaded(ret, eh.e_entry) ? eh.e_entry : 0;
+	ret->pvh_entry = is_loaded(ret, pvh) ? pvh : 0;
+	if (!ret->entry && !ret->pvh_entry)
 		return bad_kernel(err, path, "its entry lies outside of what is loaded");
-	ret->entry = eh.e_entry;
 	ret->cmdline_max = COMMAND_LINE;
 	ret->hdr = (struct setup_header){ .boot_flag = BOOT_FLAG,
 					  .header = HEADER_MAGIC,

@@ -10,7 +10,8 @@
 /* What was loaded, and what its boot protocol says. */
 struct kernel_image {
 	struct setup_header hdr; /* of the file; one that we make for an ELF file, which has none */
-	u64 entry; /* guest physical, for a CPU in 64-bit mode */
+	u64 entry; /* guest physical, for a CPU in 64-bit mode; 0: none */
+	u64 pvh_entry; /* for one in 32-bit mode, by the PVH protocol; 0: none */
 	u64 start, end; /* RAM that the kernel takes until it manages memory itself */
 	u32 cmdline_max; /* bytes of its command line, without the zero at the end */
 };
@@ -19,10 +20,11 @@ struct kernel_image {
  * image_load - put the kernel in file @path into RAM
  *
  * A bzImage unpacks itself when it runs. It goes to its preferred address, an ELF file where its
- * program headers say.
- * Context: before any vCPU runs. Return: 0; -ENOEXEC no such kernel, or one without a 64-bit entry;
+ * program headers say. Each has one of the two entries at least.
+ * Context: before any vCPU runs. Return: 0; -ENOEXEC no such kernel, or one without an entry known here;
  * -ENOSPC it does not fit into RAM; -ENOENT, -EACCES, -EIO and others of open(2) and read(2).
- * Source: Linux v6.12 Documentation/arch/x86/boot.rst (header, 64-bit boot protocol); System V ABI, ELF.
+ * Source: Linux v6.12 Documentation/arch/x86/boot.rst (header, 64-bit boot protocol); System V ABI, ELF;
+ * Xen docs/misc/pvh.pandoc (the note with the PVH entry).
  */
 must_check int image_load(const struct guest_mem *m, const char *path, struct kernel_image *ret,
 			  struct err *err);

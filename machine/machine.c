@@ -75,14 +75,15 @@ int machine_add_vcpus(struct machine *m, struct err *err)
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "KVM here gives a guest at most %d vCPUs, not %u", most, m->n_vcpus);
 	for (u32 i = 0; !rc && i < m->n_vcpus; i++)
-		rc = vcpu_create(&m->vcpu[i], m->entry, err);
+		rc = vcpu_create(&m->vcpu[i], &m->boot, err);
 	return rc;
 }
 
-static int load(struct machine *m, const struct machine_config *c, u64 *entry_ret, struct err *err)
+static int load(struct machine *m, const struct machine_config *c, struct err *err)
 {
 	_cleanup_free_ char *line = command_line(m, c->cmdline);
-	struct boot_config boot = { .kernel = c->kernel,
+	struct boot_config boot = { .protocol = c->protocol,
+				    .kernel = c->kernel,
 				    .initrd = c->initrd,
 				    .cmdline = line,
 				    .cpus = c->cpus,
@@ -91,7 +92,7 @@ static int load(struct machine *m, const struct machine_config *c, u64 *entry_re
 
 	if (!line)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
-	return boot_load(&m->mem, &boot, entry_ret, err);
+	return boot_load(&m->mem, &boot, &m->boot, err);
 }
 
 static int set_up(struct machine *m, const struct machine_config *c, struct err *err)
@@ -106,7 +107,7 @@ static int set_up(struct machine *m, const struct machine_config *c, struct err 
 	if (!rc)
 		rc = devices_add(m, c, err);
 	if (!rc)
-		rc = load(m, c, &m->entry, err);
+		rc = load(m, c, err);
 	if (!rc && !m->no_reboot)
 		rc = mem_save(&m->mem, &m->start, err);
 	if (!rc)

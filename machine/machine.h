@@ -7,6 +7,7 @@
 #define MACHINE_MACHINE_H
 
 #include "machine/acpi_x86.h"
+#include "machine/boot_x86.h"
 #include "machine/bus.h"
 #include "machine/console.h"
 #include "machine/legacy_x86.h"
@@ -35,6 +36,7 @@
 
 struct machine_config {
 	const char *kernel, *initrd, *cmdline; /* initrd may be NULL */
+	enum boot_protocol protocol;
 	u32 cpus;
 	u64 memory_bytes;
 	int out_fd; /* the consoles' output */
@@ -87,7 +89,7 @@ struct machine {
 	struct vcpu *vcpu;
 	u32 n_vcpus;
 	bool emulated, no_reboot, triple_fault_resets;
-	u64 entry;
+	struct boot_start boot;
 	struct mem_copy start; /* RAM before the first instruction, for the next life */
 	void (*tell)(void *arg, const char *line);
 	void *tell_arg;
@@ -215,8 +217,8 @@ void kvm_set_irq(void *arg, u32 gsi, bool level);
 
 /* vcpu_x86.c */
 
-/** vcpu_create - vCPU @v->id with its CPUID; the first one is set to start at @entry */
-must_check int vcpu_create(struct vcpu *v, u64 entry, struct err *err);
+/** vcpu_create - vCPU @v->id with its CPUID; the first one is set to start as @start says */
+must_check int vcpu_create(struct vcpu *v, const struct boot_start *start, struct err *err);
 
 /* vcpu.c */
 

@@ -183,6 +183,7 @@ static struct machine_config configure(const struct options *o, int out_fd, stru
 {
 	struct machine_config config = {
 		.kernel = o->kernel,
+		.protocol = o->protocol,
 		.initrd = o->initrd,
 		.cmdline = o->append ? o->append : "",
 		.cpus = o->cpus,

@@ -16,6 +16,9 @@ static const char help[] =
 	"Runs a Linux guest on KVM until it ends. `hvftrace run --accel kvm` starts it.\n"
 	"\n"
 	"  --kernel FILE    a bzImage or an ELF vmlinux, x86-64\n"
+	"  --protocol auto|linux|pvh\n"
+	"                   how it is entered: by Linux's 64-bit boot protocol where it can be, when not\n"
+	"                   given; else by PVH, which the notes of an ELF file name the entry for\n"
 	"  --initrd FILE\n"
 	"  --append TEXT    the kernel's command line\n"
 	"  --cpus N         1 when not given\n"
@@ -177,6 +180,21 @@ static int take_vsock(struct options *o)
 	return -1;
 }
 
+static int take_protocol(struct options *o)
+{
+	static const char *const names[] = {
+		[BOOT_AUTO] = "auto", [BOOT_LINUX] = "linux", [BOOT_PVH] = "pvh"
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (strcmp(optarg, names[i]) == 0) {
+			o->protocol = (enum boot_protocol)i;
+			return -1;
+		}
+	}
+	return usage("--protocol takes auto, linux or pvh, not \"%s\"", optarg);
+}
+
 static int take_triple_fault(struct options *o)
 {
 	o->triple_fault_resets = strcmp(optarg, "reset") == 0;
@@ -198,6 +216,8 @@ static int take_device(int opt, struct options *o)
 		return take_vsock(o);
 	case 'T':
 		return take_triple_fault(o);
+	case 'P':
+		return take_protocol(o);
 	case 'B':
 		o->no_reboot = true;
 		return -1;
@@ -264,6 +284,7 @@ int options_parse(int argc, char **argv, struct options *ret)
 {
 	static const struct option longs[] = {
 		{ "kernel", required_argument, NULL, 'k' },
+		{ "protocol", required_argument, NULL, 'P' },
 		{ "initrd", required_argument, NULL, 'i' },
 		{ "append", required_argument, NULL, 'a' },
 		{ "cpus", required_argument, NULL, 'c' },

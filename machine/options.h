@@ -7,6 +7,7 @@
 
 struct options {
 	const char *kernel, *initrd, *append; /* the latter two may be NULL */
+	enum boot_protocol protocol;
 	const char *console; /* file for the serial port's output; NULL: standard output */
 	const char *input; /* "-", or the path of a socket to listen on; NULL: none */
 	const char *pidfile; /* NULL: none */

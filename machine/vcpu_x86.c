@@ -23,6 +23,8 @@
 #define EFER_LME (1u << 8)
 #define EFER_LMA (1u << 10)
 
+#define TSS32_LIMIT 0x67
+
 #define APIC_LVT0     0x350
 #define APIC_LVT1     0x360
 #define APIC_LVT_MASK 0x10700u
@@ -92,15 +94,20 @@ static int set_msrs(const struct vcpu *v, struct err *err)
 	return 0;
 }
 
-/* 64-bit mode, the first 4 GiB mapped, flat segments, interrupts off: boot.rst, 64-bit boot protocol. */
-static int set_boot_state(const struct vcpu *v, u64 entry, struct err *err)
+/*
+ * Flat segments, interrupts off. Linux: 64-bit mode, the first 4 GiB mapped (boot.rst, 64-bit boot protocol);
+ * PVH: 32-bit mode without paging (pvh.pandoc, boot sequence).
+ */
+static int set_boot_state(const struct vcpu *v, const struct boot_start *start, struct err *err)
 {
+	bool pvh = start->protocol == BOOT_PVH;
 	struct kvm_segment code = { .limit = 0xffffffff,
-				    .selector = BOOT_CS,
+				    .selector = pvh ? BOOT_CS32 : BOOT_CS,
 				    .type = 11,
 				    .present = 1,
 				    .s = 1,
-				    .l = 1,
+				    .db = pvh,
+				    .l = !pvh,
 				    .g = 1 };
 	struct kvm_segment data = { .limit = 0xffffffff,
 				    .selector = BOOT_DS,
@@ -110,7 +117,7 @@ static int set_boot_state(const struct vcpu *v, u64 entry, struct err *err)
 				    .db = 1,
 				    .g = 1 };
 	struct kvm_regs regs = {
-		.rip = entry, .rsi = BOOT_PARAMS, .rsp = BOOT_STACK, .rbp = BOOT_STACK, .rflags = 2
+		.rip = start->entry, .rsp = BOOT_STACK, .rbp = BOOT_STACK, .rflags = 2
 	};
 	struct kvm_sregs s;
 
@@ -122,16 +129,25 @@ static int set_boot_state(const struct vcpu *v, u64 entry, struct err *err)
 	s.idt.limit = 0; /* whatever goes wrong before the kernel has one is a triple fault */
 	s.cs = code;
 	s.ds = s.es = s.fs = s.gs = s.ss = data;
-	s.cr3 = BOOT_PML4;
-	s.cr4 = CR4_PAE;
-	s.cr0 = CR0_PE | CR0_ET | CR0_PG;
-	s.efer = EFER_LME | EFER_LMA;
+	if (pvh) {
+		regs.rbx = BOOT_PARAMS;
+		s.tr = (struct kvm_segment){ .limit = TSS32_LIMIT, .type = 11, .present = 1 };
+		s.cr0 = CR0_PE | CR0_ET;
+		s.cr4 = 0;
+		s.efer = 0;
+	} else {
+		regs.rsi = BOOT_PARAMS;
+		s.cr3 = BOOT_PML4;
+		s.cr4 = CR4_PAE;
+		s.cr0 = CR0_PE | CR0_ET | CR0_PG;
+		s.efer = EFER_LME | EFER_LMA;
+	}
 	if (ioctl(v->fd, KVM_SET_SREGS, &s) < 0 || ioctl(v->fd, KVM_SET_REGS, &regs) < 0)
 		return kvm_failed(err, "a vCPU's registers");
 	return 0;
 }
 
-int vcpu_create(struct vcpu *v, u64 entry, struct err *err)
+int vcpu_create(struct vcpu *v, const struct boot_start *start, struct err *err)
 {
 	void *run;
 	int rc;
@@ -150,7 +166,7 @@ int vcpu_create(struct vcpu *v, u64 entry, struct err *err)
 		rc = set_msrs(v, err);
 	/* the others wait for the first one to start them, by INIT and SIPI */
 	if (!rc && v->id == 0)
-		rc = set_boot_state(v, entry, err);
+		rc = set_boot_state(v, start, err);
 	return rc;
 }
 

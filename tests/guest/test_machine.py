@@ -21,7 +21,7 @@ from guest import TOP, Skip, die_with_parent, wait_for
 from small import Control, need_kvm
 from testlib import main
 
-PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES, ABOVE = range(1, 13)
+PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES, ABOVE, PVH = range(1, 14)
 
 
 class Bare:
@@ -107,6 +107,31 @@ def test_memory_with_its_hole():
             p = g.run("--memory", f"{mem}M")
             assert (p.returncode, last_line(p)) == \
                 (11, "hvftrace-vmm: the guest ended itself with 5"), (mem, p)
+
+
+def test_entered_by_pvh():
+    """In 32-bit mode, told what there is in the other form; more memory than 32 bits can address, too."""
+    need_kvm()
+    for mem in (16, 5120):
+        with Bare(PVH, EXPECT=mem) as g:
+            initrd = pathlib.Path(g.dir.name) / "initrd"
+            initrd.write_text(" and an initrd\n")
+            args = ("--memory", f"{mem}M", "--append", "a command line", "--initrd", initrd)
+            p = g.run("--protocol", "pvh", *args)
+            assert (p.returncode, p.stdout) == (11, "a command line and an initrd\n"), (mem, p)
+            # not where it can be entered in 64-bit mode, unless it is asked for
+            assert g.run(*args).returncode == 5
+    # an entry that is no physical address, as in many a kernel that is not Linux
+    with Bare(PVH, EXPECT=16) as g:
+        raw = bytearray(g.kernel.read_bytes())
+        struct.pack_into("<Q", raw, 24, 0xffffffff81000000)
+        g.kernel.write_bytes(raw)
+        initrd = pathlib.Path(g.dir.name) / "initrd"
+        initrd.write_text("\n")
+        p = g.run("--memory", "16M", "--append", "by itself", "--initrd", initrd)
+        assert (p.returncode, p.stdout) == (11, "by itself\n"), p
+        p = g.run("--protocol", "linux")
+        assert p.returncode == 1 and "has no 64-bit entry" in last_line(p), p
 
 
 def test_what_is_typed():
@@ -500,13 +525,14 @@ def test_what_cannot_be_started():
                 (("--kernel", text), "neither a bzImage nor an ELF file"),
                 (("--kernel", cut), "cut short"),
                 (("--kernel", binary("hvftrace-vmm")), "no x86-64 kernel"),
+                (("--kernel", g.kernel, "--protocol", "pvh"), "has no PVH entry"),
                 (("--kernel", g.kernel, "--initrd", big, "--memory", "64M"),
                  "the initrd has 65 MiB, there is room for 61 MiB"),
                 (("--kernel", g.kernel, "--append", "x" * 4000), "a command line of 2047 bytes, not 4000")):
             p = vmm(*args)
             assert p.returncode == 1 and len(p.stderr.splitlines()) == 1 and words in p.stderr, (args, p)
     for args in ((), ("--cpus", "0"), ("--memory", "1M"), ("--memory", "9999999999T"), ("extra",),
-                 ("--kernel", "x", "--daemonize")):
+                 ("--kernel", "x", "--daemonize"), ("--kernel", "x", "--protocol", "multiboot")):
         assert vmm(*args).returncode == 2, args
 
 

@@ -143,6 +143,15 @@ struct elf {
 	Elf64_Phdr ph[2];
 };
 
+#define NOTES_AT 0x1080 /* in the file */
+
+/* A note as linkers write it. */
+struct note {
+	Elf64_Nhdr nh;
+	char name[4];
+	u32 desc[2];
+};
+
 static struct elf make_elf(void)
 {
 	struct elf e = { .eh = { .e_ident = { 0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB, 1 },
@@ -201,6 +210,85 @@ static void test_bad_elfs(void **state)
 
 	(void)state;
 	refuse_all(lies, ARRAY_SIZE(lies), &e, sizeof(e), 0);
+}
+
+static const struct note pvh_note = { { 4, 4, 18 }, "Xen", { 2 * MIB + 0x80, 0 } };
+
+/* make_elf(), with @n bytes of notes; its own entry is at @entry. */
+static void make_pvh(u64 entry, const void *notes, size_t n)
+{
+	struct elf e = make_elf();
+
+	e.eh.e_entry = entry;
+	e.ph[1].p_offset = NOTES_AT;
+	e.ph[1].p_filesz = n;
+	put(0, &e, sizeof(e));
+	put(NOTES_AT, notes, n);
+}
+
+static u64 pvh_entry(void)
+{
+	struct kernel_image k;
+	struct err err = { 0 };
+
+	assert_int_equal(image_load(&m, path, &k, &err), 0);
+	return k.pvh_entry;
+}
+
+static void test_pvh_notes(void **state)
+{
+	const struct note other = { { 4, 4, 1 }, "GNU", { 7, 0 } };
+	struct note n = pvh_note, both[2] = { other, pvh_note };
+	const u8 *bytes = (const u8 *)both;
+	struct kernel_image k;
+	struct elf e;
+
+	(void)state;
+	make_pvh(2 * MIB + 0x40, &n, sizeof(n) - 4);
+	assert_int_equal(pvh_entry(), 2 * MIB + 0x80);
+	n.nh.n_descsz = 8;
+	make_pvh(2 * MIB + 0x40, &n, sizeof(n));
+	assert_int_equal(pvh_entry(), 2 * MIB + 0x80);
+	/* behind another one; not this one, of no such name, type or length, cut short */
+	both[0].nh.n_descsz = 8;
+	make_pvh(2 * MIB + 0x40, both, sizeof(both));
+	assert_int_equal(pvh_entry(), 2 * MIB + 0x80);
+	for (size_t len = 0; len < sizeof(both) - 4; len++) {
+		make_pvh(2 * MIB + 0x40, bytes, len);
+		assert_int_equal(pvh_entry(), 0);
+	}
+	for (int i = 0; i < 4; i++) {
+		n = pvh_note;
+		if (i == 0)
+			n.name[0] = 'Y';
+		else if (i == 1)
+			n.nh.n_type = 17;
+		else if (i == 2)
+			n.nh.n_descsz = 2;
+		else
+			n.nh.n_descsz = UINT32_MAX;
+		make_pvh(2 * MIB + 0x40, &n, sizeof(n));
+		assert_int_equal(pvh_entry(), 0);
+	}
+	/* an entry outside of what is loaded is none */
+	n = pvh_note;
+	n.desc[0] = 4 * MIB;
+	make_pvh(2 * MIB + 0x40, &n, sizeof(n) - 4);
+	assert_int_equal(pvh_entry(), 0);
+	make_pvh(4 * MIB, &n, sizeof(n) - 4);
+	refuse(-ENOEXEC, "entry lies outside");
+	/* it alone is enough */
+	make_pvh(0xffffffff81000000, &pvh_note, sizeof(pvh_note));
+	assert_int_equal(image_load(&m, path, &k, NULL), 0);
+	assert_int_equal(k.entry, 0);
+	/* notes that the file does not hold */
+	e = make_elf();
+	e.ph[1].p_filesz = 1 << 20;
+	put(0, &e, sizeof(e));
+	assert_int_equal(pvh_entry(), 0);
+	e.ph[1].p_offset = UINT64_MAX - 100;
+	put(0, &e, sizeof(e));
+	assert_int_equal(pvh_entry(), 0);
 }
 
 static u8 sum(const void *p, size_t n)
@@ -299,15 +387,16 @@ static void test_boot_load(void **state)
 	struct err err = { 0 };
 	char initrd[64], line[102];
 	int fd = memfd_create("initrd", MFD_CLOEXEC);
-	u64 entry;
+	struct boot_start start;
 
 	(void)state;
 	make_bzimage(8192);
 	snprintf(initrd, sizeof(initrd), "/proc/self/fd/%d", fd);
 	assert_int_equal(write(fd, "initrd", 6), 6);
 	c.initrd = initrd;
-	assert_int_equal(boot_load(&m, &c, &entry, &err), 0);
-	assert_int_equal(entry, 16 * MIB + 0x200);
+	assert_int_equal(boot_load(&m, &c, &start, &err), 0);
+	assert_int_equal(start.entry, 16 * MIB + 0x200);
+	assert_int_equal(start.protocol, BOOT_LINUX);
 	bp = mem_at(&m, gpa(BOOT_PARAMS), sizeof(*bp));
 	assert_int_equal(bp->hdr.ramdisk_image, 64 * MIB - PAGE_SIZE);
 	assert_int_equal(bp->hdr.ramdisk_size, 6);
@@ -318,20 +407,77 @@ static void test_boot_load(void **state)
 	assert_int_equal(bp->e820_table[3].size, 63 * MIB);
 	/* an initrd that would lie over the kernel, one that is none, a command line too long */
 	assert_int_equal(ftruncate(fd, 44 * MIB), 0);
-	assert_int_equal(boot_load(&m, &c, &entry, &err), 0);
+	assert_int_equal(boot_load(&m, &c, &start, &err), 0);
 	assert_int_equal(ftruncate(fd, 44 * MIB + 1), 0);
-	assert_int_equal(boot_load(&m, &c, &entry, &err), -ENOSPC);
+	assert_int_equal(boot_load(&m, &c, &start, &err), -ENOSPC);
 	assert_non_null(strstr(err.msg, "room for 44 MiB"));
 	c.initrd = "/dev/null";
-	assert_int_equal(boot_load(&m, &c, &entry, &err), -EINVAL);
+	assert_int_equal(boot_load(&m, &c, &start, &err), -EINVAL);
 	c.initrd = NULL;
 	memset(line, 'x', sizeof(line));
 	line[101] = 0;
 	c.cmdline = line;
-	assert_int_equal(boot_load(&m, &c, &entry, &err), -E2BIG);
+	assert_int_equal(boot_load(&m, &c, &start, &err), -E2BIG);
 	line[100] = 0;
-	assert_int_equal(boot_load(&m, &c, &entry, &err), 0);
+	assert_int_equal(boot_load(&m, &c, &start, &err), 0);
 	close(fd);
+}
+
+static void test_boot_load_pvh(void **state)
+{
+	struct boot_config c = { .kernel = path, .cmdline = "console=ttyS0", .cpus = 2 };
+	const struct pvh_memmap_entry *e;
+	const struct pvh_start_info *p;
+	const struct pvh_module *initrd;
+	struct err err = { 0 };
+	struct boot_start start;
+	char name[64];
+	int fd = memfd_create("initrd", MFD_CLOEXEC);
+
+	(void)state;
+	/* Linux's protocol where it can be, the other one when that is asked for, or nothing else can be */
+	make_pvh(2 * MIB + 0x40, &pvh_note, sizeof(pvh_note));
+	assert_int_equal(boot_load(&m, &c, &start, &err), 0);
+	assert_int_equal(start.protocol, BOOT_LINUX);
+	assert_int_equal(start.entry, 2 * MIB + 0x40);
+	c.protocol = BOOT_PVH;
+	assert_int_equal(boot_load(&m, &c, &start, &err), 0);
+	assert_int_equal(start.protocol, BOOT_PVH);
+	assert_int_equal(start.entry, 2 * MIB + 0x80);
+	p = mem_at(&m, gpa(BOOT_PARAMS), PAGE_SIZE);
+	assert_int_equal(p->n_modules, 0);
+	make_pvh(0xffffffff81000000, &pvh_note, sizeof(pvh_note));
+	c.protocol = BOOT_LINUX;
+	assert_int_equal(boot_load(&m, &c, &start, &err), -ENOEXEC);
+	assert_non_null(strstr(err.msg, "try --protocol pvh"));
+	c.protocol = BOOT_AUTO;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	assert_int_equal(write(fd, "initrd", 6), 6);
+	c.initrd = name;
+	assert_int_equal(boot_load(&m, &c, &start, &err), 0);
+	assert_int_equal(start.protocol, BOOT_PVH);
+	/* what it is told */
+	assert_int_equal(p->magic, PVH_MAGIC);
+	assert_int_equal(p->version, 1);
+	assert_string_equal(mem_at(&m, gpa(p->cmdline), 14), "console=ttyS0");
+	assert_memory_equal(mem_at(&m, gpa(p->rsdp), 8), "RSD PTR ", 8);
+	assert_int_equal(p->n_modules, 1);
+	initrd = mem_at(&m, gpa(p->modules), sizeof(*initrd));
+	assert_int_equal(initrd->len, 6);
+	assert_memory_equal(mem_at(&m, gpa(initrd->addr), 6), "initrd", 6);
+	assert_int_equal(p->n_memmap, 4);
+	e = mem_at(&m, gpa(p->memmap), 4 * sizeof(*e));
+	assert_int_equal(e[0].addr, 0);
+	assert_int_equal(e[3].addr, MIB);
+	assert_int_equal(e[3].len, 63 * MIB);
+	assert_int_equal(e[3].type, 1);
+	close(fd);
+	/* a bzImage has no such note */
+	assert_int_equal(ftruncate(file, 0), 0);
+	make_bzimage(8192);
+	c = (struct boot_config){ .protocol = BOOT_PVH, .kernel = path, .cmdline = "", .cpus = 1 };
+	assert_int_equal(boot_load(&m, &c, &start, &err), -ENOEXEC);
+	assert_non_null(strstr(err.msg, "has no PVH entry"));
 }
 
 static void test_cpuid(void **state)
@@ -373,9 +519,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_bad_bzimages, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_elf, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bad_elfs, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_pvh_notes, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_mptable, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_acpi, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_boot_load, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_boot_load_pvh, set_up, tear_down),
 		cmocka_unit_test(test_cpuid),
 	};
 

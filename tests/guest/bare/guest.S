@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Kernels of a few instructions for our own VMM: each is entered like Linux, in 64-bit mode with
- * boot_params in rsi, shows one thing, and ends with a status. CASE says which.
+ * boot_params in rsi (the last one by PVH), shows one thing, and ends with a status. CASE says which.
  */
 #define BOOT_E820_ENTRIES 0x1e8
 #define BOOT_E820_TABLE   0x2d0
@@ -11,6 +11,13 @@
 #define PM1_CONTROL       0x604
 #define CMOS              0x70
 #define PVPANIC           0x505
+/* struct pvh_start_info */
+#define PVH_MAGIC     0x336ec578
+#define PVH_N_MODULES 12
+#define PVH_MODULES   16
+#define PVH_CMDLINE   24
+#define PVH_MEMMAP    40
+#define PVH_N_MEMMAP  48
 
 	.text
 	.globl _start
@@ -218,6 +225,54 @@ above:	.skip 4096
 #elif CASE == 8 /* runs until it is ended */
 1:	pause
 	jmp 1b
+
+#elif CASE == 13 /* PVH: prints its command line and its initrd, sums its RAM in MiB */
+	leave 2 /* entered the other way */
+	.code32
+pvh_start:
+	cld
+	cmpl $PVH_MAGIC, (%ebx)
+	jne 9f
+	mov %cr0, %eax
+	test $0x80000000, %eax
+	jnz 9f
+	mov %ss, %ecx
+	mov %ecx, %ds /* its descriptor is in the table, as it says */
+	mov $COM1, %edx
+	mov PVH_CMDLINE(%ebx), %esi
+1:	lodsb
+	test %al, %al
+	jz 2f
+	out %al, %dx
+	jmp 1b
+2:	cmpl $1, PVH_N_MODULES(%ebx)
+	jne 9f
+	mov PVH_MODULES(%ebx), %edi
+	mov (%edi), %esi
+	mov 8(%edi), %ecx
+	rep outsb
+	mov PVH_N_MEMMAP(%ebx), %ecx
+	mov PVH_MEMMAP(%ebx), %edi
+	xor %ebp, %ebp
+3:	cmpl $1, 16(%edi)
+	jne 4f
+	mov 8(%edi), %eax
+	mov 12(%edi), %edx
+	shrd $20, %edx, %eax
+	add %eax, %ebp
+4:	add $24, %edi
+	loop 3b
+	cmp $(EXPECT - 1), %ebp
+	jne 9f
+	leave 5
+9:	leave 1
+	.pushsection .note.Xen, "a", @note
+	.balign 4
+	.long 4, 4, 18
+	.asciz "Xen"
+	.long pvh_start
+	.popsection
+	.code64
 #endif
 
 	.data
