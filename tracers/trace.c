@@ -362,11 +362,11 @@ static bool ask_thread(struct trace *t, enum trace_turn turn, enum trace_turn wa
 	return t->turn == want;
 }
 
-static int may_turn(const struct trace *t, struct err *err)
+static int may_turn(const struct trace *t, bool on, struct err *err)
 {
 	if (!t->armed)
 		return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped");
-	if (t->needs_graph)
+	if (t->needs_graph && (t->sys || !on))
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       t->sys ? "a trace of system calls stays one"
 				      : "the trace has options of function_graph");
@@ -410,7 +410,7 @@ int trace_set_graph(struct trace *t, bool on, struct err *err)
 	int rc;
 
 	pthread_mutex_lock(&t->control);
-	rc = may_turn(t, err);
+	rc = may_turn(t, on, err);
 	if (!rc && t->graph != on)
 		rc = turn(t, on, err);
 	pthread_mutex_unlock(&t->control);

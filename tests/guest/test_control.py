@@ -34,7 +34,9 @@ def mark(d, t, text):
 
 
 def control(d, g, tracer, call):
-    t = d.trace("g", ["do_sys_openat2"], tracer=tracer)["id"]
+    options = {"retval": True} if tracer == "function_graph" else {}
+    t = d.trace("g", ["do_sys_openat2"], tracer=tracer, **options)["id"]
+    assert change(d, t, tracer=tracer)["tracer"] == tracer, "it is that already"
     mark(d, t, "before any record")
     g.run("open1000")
     change(d, t, tracing_on=False)
