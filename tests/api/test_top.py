@@ -31,15 +31,19 @@ class Top(CliCase):
                       for r in (x.split(None, 5) for x in rows)]
 
     def test_once_without_a_terminal(self):
-        p = self.run_ok("top", "g", "-l", "vfs_fn_00?", "--interval", "400ms")
-        head, rows = self.rows(p.stdout.decode())
+        interval = 200
+        rows = []
+        while not rows or min(r[0] for r in rows) <= 10:  # on a busy host it takes longer
+            interval *= 2
+            self.assertLess(interval, 60000)
+            p = self.run_ok("top", "g", "-l", "vfs_fn_00?", "--interval", f"{interval}ms")
+            head, rows = self.rows(p.stdout.decode())
         self.assertRegex(head, r"^g: 2 functions called, \d+ records/s, 0 lost; by total$")
         self.assertNotIn(b"\033", p.stdout)
         self.assertRegex(p.stderr.decode(), CLOSING)
         self.assertEqual({x[5] for x in rows}, {"vfs_fn_000", "vfs_fn_004"})
         for hits, rate, total, self_us, avg, _ in rows:
-            self.assertGreater(hits, 10)
-            self.assertTrue(hits < rate < 10 * hits)
+            self.assertTrue(rate > 0 and (hits < rate < 10 * hits or interval > 400))
             self.assertGreaterEqual(total, self_us)
             self.assertAlmostEqual(avg, total / hits, delta=0.002)
         self.assertEqual(self.d.get("/v1/traces")["items"], [])  # and it is gone
@@ -65,8 +69,8 @@ class Top(CliCase):
 
     def test_losses(self):
         self.d.attach("fake-lossy", "l")
-        p = self.run_ok("--json", "top", "l", "-p", "function", "--interval", "500ms")
-        self.assertGreater(json.loads(p.stdout)["lost"], 0)
+        until("losses", lambda: json.loads(self.run_ok("--json", "top", "l", "-p", "function", "--interval",
+                                                       "500ms").stdout)["lost"], 30)
 
     def test_a_guest_without_calls(self):
         self.d.attach("fake-quiet", "q")
