@@ -25,9 +25,15 @@ int registry_create(const char *state_dir, struct hub *hub, struct events *event
 	struct registry *reg = calloc(1, sizeof(*reg));
 	pthread_condattr_t attr;
 
-	if (reg)
+	if (reg) {
 		reg->state_dir = strdup(state_dir);
-	if (!reg || !reg->state_dir) {
+		reg->ids = trace_ids_create(state_dir);
+	}
+	if (!reg || !reg->state_dir || !reg->ids) {
+		if (reg) {
+			free(reg->state_dir);
+			trace_ids_destroy(reg->ids);
+		}
 		free(reg);
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the registry");
 	}
@@ -130,6 +136,7 @@ void registry_destroy(struct registry *reg)
 		return;
 	pthread_cond_destroy(&reg->changed);
 	pthread_mutex_destroy(&reg->lock);
+	trace_ids_destroy(reg->ids);
 	free(reg->state_dir);
 	free(reg);
 }

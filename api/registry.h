@@ -56,6 +56,7 @@ struct trace_entry {
 	enum entry_state state;
 	unsigned refs, users, streams;
 	char id[24];
+	u64 number; /* the id's */
 	struct guest_entry *guest; /* a reference */
 	json_t *request; /* what was asked for, with a mode; registry_trace_request() */
 	char snapshot_of[24]; /* "" for none */
@@ -135,10 +136,13 @@ void registry_guest_put(struct guest_entry *g);
 /** registry_guests - all that are ready, as a user of each; an array to free. NULL without memory. */
 struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret);
 
+#define REGISTRY_MAX_ENDED 32u /* traces of a guest, beside snapshots: each keeps its records */
+
 /**
  * registry_trace_start - start a trace of @g, whose user the caller is, and keep it
  *
- * Return: 0, *ret has a user; or what trace_start() returns.
+ * Return: 0, *ret has a user; -EBUSY @g has REGISTRY_MAX_ENDED (trace.ended); -errno no id (journal.failed); or
+ * what trace_start() returns.
  */
 must_check int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 				    struct trace_entry **ret, struct err *err);

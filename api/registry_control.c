@@ -151,16 +151,17 @@ static bool count_snapshot(struct guest_entry *g, bool more)
 static int snapshot(struct trace_entry *t, struct trace_entry **ret, struct err *err)
 {
 	json_t *request = registry_trace_request(t);
-	struct trace_entry *s = registry_new_entry(t->guest, request);
+	struct trace_entry *s;
 	int r;
 
-	if (!s)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a snapshot");
+	r = registry_new_entry(t->guest, request, &s, err);
+	if (r < 0)
+		return r;
 	memcpy(s->snapshot_of, t->id, sizeof(s->snapshot_of));
 	atomic_store(&s->switched, atomic_load(&t->switched));
 	r = trace_snapshot(t->trace, &s->trace, err);
 	if (r < 0)
-		registry_trace_unref(s);
+		registry_drop_entry(s);
 	else
 		*ret = s;
 	return r;

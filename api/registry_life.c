@@ -66,7 +66,7 @@ static int start_again(struct trace_entry *t, struct err *err)
 	if (r < 0)
 		return err_set(err, r, ERR_BAD_REQUEST, 0,
 			       "the trace's request cannot be repeated");
-	r = registry_trace_start(t->guest, &body, &next, err);
+	r = registry_trace_go_on(t->guest, &body, &next, err);
 	body_trace_deinit(&body);
 	if (r < 0)
 		return r;

@@ -81,15 +81,22 @@ static json_t *request_doc(const struct body_trace *body)
 	return doc;
 }
 
-struct trace_entry *registry_new_entry(struct guest_entry *g, json_t *request)
+int registry_new_entry(struct guest_entry *g, json_t *request, struct trace_entry **ret,
+		       struct err *err)
 {
 	struct trace_entry *t = calloc(1, sizeof(*t));
+	int r;
 
-	if (!t || !request) {
+	if (t && request)
+		r = trace_ids_take(g->reg->ids, &t->number, err);
+	else
+		r = err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another trace");
+	if (r < 0) {
 		free(t);
 		json_decref(request);
-		return NULL;
+		return r;
 	}
+	snprintf(t->id, sizeof(t->id), "t%llu", (unsigned long long)t->number);
 	t->request = request;
 	t->reg = g->reg;
 	t->guest = g;
@@ -99,7 +106,14 @@ struct trace_entry *registry_new_entry(struct guest_entry *g, json_t *request)
 	pthread_mutex_lock(&g->reg->lock);
 	g->refs++;
 	pthread_mutex_unlock(&g->reg->lock);
-	return t;
+	*ret = t;
+	return 0;
+}
+
+void registry_drop_entry(struct trace_entry *t)
+{
+	trace_ids_give_back(t->reg->ids, t->number);
+	registry_trace_unref(t);
 }
 
 void registry_publish(struct trace_entry *t)
@@ -108,7 +122,6 @@ void registry_publish(struct trace_entry *t)
 	struct trace_entry **at;
 
 	pthread_mutex_lock(&reg->lock);
-	snprintf(t->id, sizeof(t->id), "t%llu", (unsigned long long)++reg->next_trace);
 	for (at = &reg->traces; *at; at = &(*at)->next)
 		;
 	*at = t;
@@ -160,22 +173,33 @@ void registry_trace_opts(const struct body_trace *body, struct trace_opts *ret)
 	};
 }
 
-int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
+/* Snapshots have a limit of their own. */
+static unsigned count_traces(struct guest_entry *g)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&g->reg->lock);
+	for (struct trace_entry *t = g->reg->traces; t; t = t->next)
+		n += t->guest == g && !t->snapshot_of[0];
+	pthread_mutex_unlock(&g->reg->lock);
+	return n;
+}
+
+int registry_trace_go_on(struct guest_entry *g, const struct body_trace *body,
 			 struct trace_entry **ret, struct err *err)
 {
 	struct trace_opts opts;
-	struct trace_entry *t = registry_new_entry(g, request_doc(body));
+	struct trace_entry *t;
 	int r;
 
-	if (!t)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for another trace");
+	r = registry_new_entry(g, request_doc(body), &t, err);
+	if (r < 0)
+		return r;
 	t->persistent = body->persistent;
 	registry_trace_opts(body, &opts);
 	r = trace_start(g->guest, &opts, &t->trace, err);
 	if (r < 0) {
-		pthread_mutex_lock(&g->reg->lock);
-		trace_entry_unref(t);
-		pthread_mutex_unlock(&g->reg->lock);
+		registry_drop_entry(t);
 		return r;
 	}
 	registry_publish(t);
@@ -184,6 +208,19 @@ int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
 	registry_trace_event(t, "trace_started");
 	*ret = t;
 	return 0;
+}
+
+int registry_trace_start(struct guest_entry *g, const struct body_trace *body,
+			 struct trace_entry **ret, struct err *err)
+{
+	char running[24];
+
+	/* that one runs is the better reason, and the engine's to tell */
+	if (count_traces(g) >= REGISTRY_MAX_ENDED && !registry_running_trace(g, running))
+		return err_set(err, -EBUSY, ERR_TRACE_ENDED, 0,
+			       "guest %s has %u traces that have ended", g->name,
+			       REGISTRY_MAX_ENDED);
+	return registry_trace_go_on(g, body, ret, err);
 }
 
 int registry_trace_stop(struct trace_entry *t, struct err *err)

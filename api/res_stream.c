@@ -83,7 +83,7 @@ int stream_check_after(struct request *rq, struct trace_entry *t, u64 after)
 	if (after > now.n_records)
 		r = err_set(&err, -ESTALE, ERR_CURSOR_GONE, 0,
 			    "trace %s has no record %llu, as its newest is %llu: that number is of "
-			    "another trace, or of an earlier run of the daemon",
+			    "another trace",
 			    t->id, (unsigned long long)after, (unsigned long long)now.n_records);
 	else if (after)
 		r = trace_read(t->trace, after, &page, &err);

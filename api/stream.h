@@ -58,8 +58,7 @@ must_check int stream_take_after(struct request *rq, u64 *after_ret, bool *ended
 /**
  * stream_check_after - can one go on after record @after of @t? 0 is its beginning
  *
- * A number that the trace has not come to is of another one: of an earlier run of the daemon, whose ids were
- * the same. Context: a user of @t. Return: 0; -ESTALE no, records.gone is the reply.
+ * A number that the trace has not come to is of another one. Context: a user of @t. Return: 0; -ESTALE no, records.gone is the reply.
  */
 must_check int stream_check_after(struct request *rq, struct trace_entry *t, u64 after);
 

@@ -58,6 +58,7 @@
 	X(ERR_TRACE_LIMIT,       "trace.limit",                409, "one trace at a time a guest: DELETE /v1/traces/ID, or hvftrace detach G --force")    \
 	X(ERR_TRACE_MARKERS,     "trace.markers",              409, "a trace has 4096 markers at most; start another")      \
 	X(ERR_TRACE_SNAPSHOTS,   "trace.snapshots",            409, "a guest has 16 at most: DELETE /v1/traces/ID of one")  \
+	X(ERR_TRACE_ENDED,       "trace.ended",                409, "a guest keeps 32 traces that have ended: DELETE /v1/traces/ID of one") \
 	X(ERR_FILE_FORMAT,       "file.format",                422, "the file is not a recording of hvftrace, or is cut")   \
 	X(ERR_IO,                "io",                         500, "see the system's message")
 /* clang-format on */

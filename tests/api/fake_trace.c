@@ -368,8 +368,9 @@ int trace_stop(struct trace *t, struct err *err)
 	t->ending = true;
 	pthread_cond_signal(&t->end);
 	pthread_mutex_unlock(&t->lock);
-	if (!t->joined)
-		pthread_join(t->thread, NULL);
+	if (t->joined) /* another may have begun since */
+		return 0;
+	pthread_join(t->thread, NULL);
 	t->joined = true;
 	pthread_mutex_lock(&t->lock);
 	if (t->info.state == TRACE_RUNNING) {
@@ -381,6 +382,7 @@ int trace_stop(struct trace *t, struct err *err)
 	pthread_mutex_unlock(&t->lock);
 	guest_lock(g);
 	g->n_armed = 0;
+	g->has_trace = false;
 	guest_unlock(g);
 	tell(t);
 	if (t->info.state == TRACE_FAILED) {
@@ -397,10 +399,6 @@ void trace_destroy(struct trace *t)
 
 	if (!t->joined)
 		(void)!trace_stop(t, &err);
-	guest_lock(t->guest);
-	if (!t->is_snapshot)
-		t->guest->has_trace = false;
-	guest_unlock(t->guest);
 	for (size_t i = 0; i < t->n_markers; i++)
 		free(t->markers[i].text);
 	pthread_cond_destroy(&t->end);
