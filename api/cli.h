@@ -127,6 +127,10 @@ int cli_follow(struct cli *c, struct cli_follow *f);
 #define CLI_TOP_KEYS     "total, self, hits, avg or name"
 bool cli_profile_key(const char *key);
 struct trace_args;
+struct profile;
+/** cli_profile_excess - say what @p has no room for, if there was something; @stacks: also of these */
+void cli_profile_excess(const struct profile *p, bool stacks);
+
 /** cli_profile_file - show a recording function by function, the largest @a->sort first */
 int cli_profile_file(struct cli *c, const char *path, const struct trace_args *a);
 

@@ -147,6 +147,24 @@ static int show(struct cli *c, struct profile *p, const char *sort)
 	return cli_flush(CLI_OK);
 }
 
+void cli_profile_excess(const struct profile *p, bool stacks)
+{
+	struct profile_excess over;
+
+	profile_excess(p, &over);
+	if (over.unnamed)
+		fprintf(stderr,
+			"%" PRIu64
+			" times a function was one too many to be told apart: it is shown as %s\n",
+			over.unnamed, OUTPUT_SHARED_NAME);
+	if (over.shortened && stacks)
+		fprintf(stderr,
+			"%" PRIu64
+			" times a stack was one too many to be told apart: it counts as what it "
+			"begins with\n",
+			over.shortened);
+}
+
 static int add_all(struct rec_reader *r, struct profile *p, u64 *lost_ret, bool *cut_ret,
 		   struct err *err)
 {
@@ -184,6 +202,8 @@ int cli_profile_file(struct cli *c, const char *path, const struct trace_args *a
 		status = show(c, p, a->sort);
 	if (status == CLI_OK && lost)
 		fprintf(stderr, "%" PRIu64 " records lost: hits and times are too low\n", lost);
+	if (status == CLI_OK)
+		cli_profile_excess(p, false);
 	if (status == CLI_OK && cut)
 		status = cli_fail("%s was cut (file.cut): what came before is counted", path);
 	rec_reader_close(r);

@@ -295,6 +295,8 @@ int cli_report(struct cli *c, int argc, char **argv)
 		fprintf(stderr,
 			"%llu times an address was one too many to be taken down: it is shown as %s\n",
 			(unsigned long long)r.meta.n_unnamed, OUTPUT_SHARED_NAME);
+	if (status == CLI_OK && r.folded)
+		cli_profile_excess(r.profile, true);
 	report_deinit(&r);
 	return status;
 }

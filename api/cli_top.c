@@ -411,6 +411,8 @@ static int top(struct cli *c, struct trace_args *a)
 	status = start(&t);
 	if (status == CLI_OK)
 		status = run(c, &t);
+	if (t.profile)
+		cli_profile_excess(t.profile, false);
 	finish(&t);
 	return status == CLI_OK ? cli_flush(status) : status;
 }

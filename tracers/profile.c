@@ -45,6 +45,7 @@ struct profile {
 	u32 n_nodes, nodes_cap;
 	u32 *by_node; /* open addressing; a slot is 1 + an index, 0: empty */
 	u32 n_slots; /* a power of two */
+	u64 n_shortened;
 	bool timed; /* some call has returned */
 	bool graph_time;
 	char (*comms)[TRACE_COMM_LEN + 1];
@@ -142,8 +143,10 @@ static int node_of(struct profile *p, u32 parent, u64 key, u32 *ret)
 		*ret = p->by_node[h] - 1;
 		return 0;
 	}
-	if (p->n_nodes == NODES_MAX)
+	if (p->n_nodes == NODES_MAX) {
+		p->n_shortened++;
 		return 0;
+	}
 	nodes = grown(p->nodes, p->n_nodes, &p->nodes_cap, sizeof(*p->nodes));
 	if (!nodes)
 		return -ENOMEM;
@@ -282,6 +285,12 @@ int profile_add(struct profile *p, const struct trace_record *r, const struct ou
 	p->names = names;
 	id = funcs_get(p->funcs, r->ip, names);
 	return id ? add_call(p, r, id) : -ENOMEM;
+}
+
+void profile_excess(const struct profile *p, struct profile_excess *ret)
+{
+	*ret = (struct profile_excess){ .unnamed = funcs_shared(p->funcs),
+					.shortened = p->n_shortened };
 }
 
 const struct profile_row *profile_rows(struct profile *p, size_t *n_ret)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Records of function_graph added up: by function, and by stack for flame graphs. One thread. Memory
- * grows with the functions and, up to a limit, the stacks that occur; not with records or tasks. A function is
+ * grows, up to limits, with the functions and the stacks that occur; not with records or tasks. A function is
  * what was at its address at the time of the record: a module may have taken another's place.
  */
 #ifndef TRACERS_PROFILE_H
@@ -37,6 +37,13 @@ void profile_destroy(struct profile *p);
 /** profile_add - the next record of a stream, in its order; @names are those of its time. Return: 0; -ENOMEM. */
 must_check int profile_add(struct profile *p, const struct trace_record *r,
 			   const struct output_names *names);
+
+/* What a guest that makes functions and stacks up made too many of; told with the profile. */
+struct profile_excess {
+	u64 unnamed; /* times that a function was one too many, and is OUTPUT_SHARED_NAME */
+	u64 shortened; /* that a stack was one too many, and counts as what it begins with */
+};
+void profile_excess(const struct profile *p, struct profile_excess *ret);
 
 /** profile_rows - one a function, in no order; @p's, until the next profile_add() */
 const struct profile_row *profile_rows(struct profile *p, size_t *n_ret);

@@ -17,6 +17,8 @@ struct funcs {
 	u32 *latest; /* by address: what was there last */
 	u32 *all; /* by address and names */
 	u64 key; /* addr_hash()'s */
+	u64 bytes; /* of functions and their names */
+	u64 n_shared;
 };
 
 /* FNV-1a; NULL is not "" */
@@ -95,11 +97,34 @@ static u32 add(struct funcs *f, const struct func *new)
 		free(module);
 		return 0;
 	}
+	f->bytes += sizeof(*new) + (name ? strlen(name) : 0) + (module ? strlen(module) : 0);
 	*all_slot(f, new) = f->n + 1;
 	f->func[++f->n] = *new;
 	f->func[f->n].name = name;
 	f->func[f->n].module = module;
 	return f->n;
+}
+
+static u32 hash_names(const struct funcs *f, const struct func *key)
+{
+	return hash_text(hash_text((u32)f->key, key->name), key->module);
+}
+
+/* Instead of one too many; not kept by its address, which would take as much. 0: no memory */
+static u32 shared(struct funcs *f)
+{
+	struct func key = { .ip = OUTPUT_SHARED_ADDR, .name = OUTPUT_SHARED_NAME };
+	u32 id;
+
+	key.hash = hash_names(f, &key);
+	id = *all_slot(f, &key);
+	f->n_shared++;
+	return id ? id : add(f, &key);
+}
+
+static bool is_full(const struct funcs *f)
+{
+	return f->n_shared || f->n >= OUTPUT_ADDRS_MAX || f->bytes >= OUTPUT_NAMES_MAX;
 }
 
 u32 funcs_get(struct funcs *f, u64 ip, const struct output_names *names)
@@ -115,19 +140,26 @@ u32 funcs_get(struct funcs *f, u64 ip, const struct output_names *names)
 		key.name = sym.name;
 		key.module = sym.module;
 	}
-	key.hash = hash_text(hash_text((u32)f->key, key.name), key.module);
+	key.hash = hash_names(f, &key);
 	if (f->n + 2 > f->cap) {
 		if (!grow(f))
 			return 0;
 		latest = latest_slot(f, ip);
 	}
 	id = *all_slot(f, &key);
+	if (!id && is_full(f))
+		return shared(f);
 	if (!id)
 		id = add(f, &key);
 	if (!id)
 		return 0;
 	f->func[id].when = when;
 	return *latest = id;
+}
+
+u64 funcs_shared(const struct funcs *f)
+{
+	return f->n_shared;
 }
 
 struct func *funcs_at(const struct funcs *f, u32 id)

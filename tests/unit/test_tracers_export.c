@@ -349,11 +349,38 @@ static void an_export_ends_growing(void **state)
 	syms_destroy(s);
 }
 
+static void folded_stacks_end_growing(void **state)
+{
+	const struct output_meta meta = { .tracer = "function_graph" };
+	const struct output_names names = { .sym = some_sym };
+	struct trace_record r = {
+		.type = TRACE_GRAPH_RETURN, .duration_ns = 2, .comm = "sh", .pid = 1
+	};
+	_cleanup_buf_ struct buf out = { 0 };
+	struct export *x;
+
+	(void)state;
+	assert_int_equal(export_create(export_find("folded"), &meta, NULL, &x, NULL), 0);
+	for (r.seq = 1; r.seq <= OUTPUT_ADDRS_MAX + 5; r.seq++) {
+		r.ip = 0xffffffff81000001 + 2 * r.seq;
+		export_record(x, &out, &r, &names);
+	}
+	while (export_end(x, &out))
+		;
+	assert_int_equal(export_check(x, NULL), 0);
+	export_destroy(x);
+	assert_non_null(strstr(out.data,
+			       "\n# 5 times a function was one too many and is " OUTPUT_SHARED_NAME
+			       ", 0 times a stack"));
+	assert_non_null(strstr(out.data, "\nsh;" OUTPUT_SHARED_NAME " 10\n"));
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_export_ends_growing),
+		T(folded_stacks_end_growing),
 		T(streams_keep_apart),
 		T(room_is_left_to_others),
 		T(any_number_is_sorted),

@@ -241,6 +241,7 @@ static void other_names_are_other_functions(void **state)
 
 static void more_than_there_is_room_for(void **state)
 {
+	struct profile_excess over;
 	size_t n;
 
 	(void)state;
@@ -264,6 +265,63 @@ static void more_than_there_is_room_for(void **state)
 		enter((u64)rand() % 50, i % 100);
 	leave(1, 99, 5);
 	assert_int_equal(row(1)->hits, 1002);
+	profile_excess(p, &over);
+	assert_int_equal(over.unnamed, 0);
+	assert_true(over.shortened > 1000000);
+}
+
+/* Addresses are made up without end: memory ends growing, and it is told what was left out. */
+static void more_functions_than_any_kernel_has(void **state)
+{
+	const struct profile_row *rows;
+	struct profile_excess over;
+	size_t n;
+
+	(void)state;
+	for (u64 i = 0; i < OUTPUT_ADDRS_MAX + 1000; i++)
+		add(TRACE_FUNCTION, i, 0, 0);
+	add(TRACE_FUNCTION, OUTPUT_ADDRS_MAX - 1, 0, 0); /* those that have a row keep it */
+	rows = profile_rows(p, &n);
+	assert_int_equal(n, OUTPUT_ADDRS_MAX + 1);
+	assert_int_equal(rows[OUTPUT_ADDRS_MAX - 1].ip, TEXT + OUTPUT_ADDRS_MAX - 1);
+	assert_int_equal(rows[OUTPUT_ADDRS_MAX - 1].untimed, 2);
+	assert_int_equal(rows[OUTPUT_ADDRS_MAX].ip, OUTPUT_SHARED_ADDR);
+	assert_string_equal(rows[OUTPUT_ADDRS_MAX].name, OUTPUT_SHARED_NAME);
+	assert_int_equal(rows[OUTPUT_ADDRS_MAX].untimed, 1000);
+	profile_excess(p, &over);
+	assert_int_equal(over.unnamed, 1000);
+	assert_int_equal(over.shortened, 0);
+	leave(OUTPUT_ADDRS_MAX + 7, 0, 3);
+	folded_is("a:b?7;" OUTPUT_SHARED_NAME " 3\n");
+}
+
+static bool long_sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
+{
+	(void)addr;
+	*ret = (struct kernel_sym){ .name = arg };
+	*off_ret = 0;
+	return true;
+}
+
+/* So with names of a thousand bytes. */
+static void long_names_end_it_before(void **state)
+{
+	static char name[1001];
+	const struct output_names long_names = { .sym = long_sym, .arg = name };
+	struct profile_excess over;
+	size_t n;
+
+	(void)state;
+	memset(name, 'n', sizeof(name) - 1);
+	for (u64 i = 0; i < 150000; i++) {
+		struct trace_record r = { .type = TRACE_FUNCTION, .ip = TEXT + i, .pid = 1 };
+
+		assert_int_equal(profile_add(p, &r, &long_names), 0);
+	}
+	(void)profile_rows(p, &n);
+	profile_excess(p, &over);
+	assert_in_range(n * sizeof(name), OUTPUT_NAMES_MAX / 2, OUTPUT_NAMES_MAX);
+	assert_int_equal(over.unnamed, 150000 - (n - 1));
 }
 
 int main(void)
@@ -275,6 +333,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(idle_tasks_are_one_a_cpu, setup, teardown),
 		cmocka_unit_test_setup_teardown(other_names_are_other_functions, setup, teardown),
 		cmocka_unit_test_setup_teardown(more_than_there_is_room_for, setup, teardown),
+		cmocka_unit_test_setup_teardown(more_functions_than_any_kernel_has, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(long_names_end_it_before, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -81,19 +81,32 @@ static void lost(struct export *x, struct buf *b, u64 count)
 	(void)count;
 }
 
+static void put_head(const struct export *x, struct buf *b, const struct profile *p)
+{
+	struct profile_excess over;
+	char time[40];
+
+	buf_addf(b,
+		 "# hvftrace %s: guest %.64s, Linux %.80s, %.32s, ns of the guest's trace "
+		 "clock, started %s; %llu records, %llu lost.\n",
+		 HVF_VERSION, x->meta.guest, x->meta.release, x->meta.tracer,
+		 export_time(x->meta.started_ns, time), (unsigned long long)x->n_records,
+		 (unsigned long long)x->n_lost);
+	profile_excess(p, &over);
+	if (over.unnamed || over.shortened)
+		buf_addf(b,
+			 "# %llu times a function was one too many and is " OUTPUT_SHARED_NAME
+			 ", %llu times a stack, which counts as what it begins with.\n",
+			 (unsigned long long)over.unnamed, (unsigned long long)over.shortened);
+}
+
 static bool end(struct export *x, struct buf *b)
 {
 	struct folded *f = x->priv;
 	size_t before = b->len;
-	char time[40];
 
 	if (!f->in_end)
-		buf_addf(b,
-			 "# hvftrace %s: guest %.64s, Linux %.80s, %.32s, ns of the guest's trace "
-			 "clock, started %s; %llu records, %llu lost.\n",
-			 HVF_VERSION, x->meta.guest, x->meta.release, x->meta.tracer,
-			 export_time(x->meta.started_ns, time), (unsigned long long)x->n_records,
-			 (unsigned long long)x->n_lost);
+		put_head(x, b, f->profile);
 	f->in_end = true;
 	while (b->len - before < 65536) {
 		if (!profile_folded_next(f->profile, &f->next, b))
