@@ -123,9 +123,7 @@ void cli_follow_signals(sigset_t *ret);
 int cli_follow(struct cli *c, struct cli_follow *f);
 
 /* cli_profile.c */
-#define CLI_PROFILE_KEYS "total, self, hits, avg, min, max, stddev or name"
-#define CLI_TOP_KEYS     "total, self, hits, avg or name"
-bool cli_profile_key(const char *key);
+#define CLI_TOP_KEYS "total, self, hits, avg or name"
 struct trace_args;
 struct profile;
 /** cli_profile_excess - say what @p has no room for, if there was something; @stacks: also of these */

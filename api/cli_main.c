@@ -2,6 +2,8 @@
 /* hvftrace: the verbs, global options, help. To add a verb: a line here and a function in a cli_ file. */
 #include "api/cli.h"
 
+#include "tracers/profile_sort.h"
+
 #include <curl/curl.h>
 #include <getopt.h>
 #include <stdlib.h>
@@ -155,7 +157,7 @@ static const struct cli_verb verbs[] = {
 	  "G|FILE [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",
 	  "calls and times by function, of a guest now or of a recording",
 	  "  FILE            what record -p function_graph wrote\n"
-	  "  --sort KEY      " CLI_PROFILE_KEYS "\n"
+	  "  --sort KEY      " PROFILE_KEYS "\n"
 	  "  --no-graph-time every time without that of callees which are traced\n"
 	  "\nof a guest, as trace:\n" FILTER_OPTIONS GRAPH_OPTIONS
 	  "\n  hvftrace profile web1 -l 'vfs_*' --duration 5s\n"

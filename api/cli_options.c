@@ -5,6 +5,7 @@
 #include "api/cli_names.h"
 #include "base/cleanup.h"
 #include "tracers/output.h"
+#include "tracers/profile_sort.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -302,9 +303,9 @@ int trace_args_take(struct cli *c, const char *verb, int opt, struct trace_args 
 		return -1;
 	case OPT_SORT:
 		a->sort = optarg;
-		return cli_profile_key(optarg)
+		return profile_is_key(optarg)
 			       ? -1
-			       : cli_usage(verb, "--sort takes " CLI_PROFILE_KEYS ", not \"%s\"",
+			       : cli_usage(verb, "--sort takes " PROFILE_KEYS ", not \"%s\"",
 					   optarg);
 	default:
 		return cli_common_option(c, verb, opt, optarg);

@@ -6,7 +6,7 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "tracers/output.h"
-#include "tracers/profile.h"
+#include "tracers/profile_sort.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -15,60 +15,13 @@
 
 #define CELL 32
 
-/* A function with what it is called, and what it is sorted by. */
-struct line {
-	const struct profile_row *row;
-	const char *name;
-	double key;
-};
-
-static const char *const keys[] = {
-	"total", "self", "hits", "avg", "min", "max", "stddev", "name"
-};
-
-bool cli_profile_key(const char *key)
-{
-	for (size_t i = 0; i < ARRAY_SIZE(keys); i++) {
-		if (strcmp(keys[i], key) == 0)
-			return true;
-	}
-	return false;
-}
-
-static double key_of(const struct profile_row *r, const char *sort)
-{
-	const double values[] = {
-		(double)r->total_ns, (double)r->self_ns, (double)(r->hits + r->untimed),
-		r->avg_ns,           (double)r->min_ns,  (double)r->max_ns,
-		r->stddev_ns
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(values); i++) {
-		if (strcmp(keys[i], sort) == 0)
-			return values[i];
-	}
-	return 0; /* by name alone */
-}
-
-static int by_key(const void *a, const void *b)
-{
-	const struct line *x = a, *y = b;
-	int r = strcmp(x->name, y->name);
-
-	if (x->key != y->key)
-		return x->key < y->key ? 1 : -1;
-	if (r)
-		return r;
-	return x->row->ip < y->row->ip ? -1 : x->row->ip > y->row->ip;
-}
-
 static const char *us(char cell[CELL], double ns)
 {
 	snprintf(cell, CELL, "%.3f", ns / 1000);
 	return cell;
 }
 
-static void print_text(const struct line *lines, size_t n)
+static void print_text(const struct profile_line *lines, size_t n)
 {
 	static const char *const head[] = { "HITS",   "TOTAL us", "SELF us",   "AVG us",
 					    "MIN us", "MAX us",   "STDDEV us", "FUNCTION" };
@@ -93,29 +46,14 @@ static void print_text(const struct line *lines, size_t n)
 	cli_table_print(&t);
 }
 
-/* By hand, as names may be any bytes. */
-static void print_json(const struct line *lines, size_t n)
+static void print_json(const struct profile_line *lines, size_t n)
 {
 	_cleanup_buf_ struct buf b = { 0 };
 
 	buf_adds(&b, "{\"items\":[");
 	for (size_t i = 0; i < n; i++) {
-		const struct profile_row *r = lines[i].row;
-
-		buf_adds(&b, i ? ",\n{\"function\":" : "\n{\"function\":");
-		out_json_string(&b, lines[i].name, strlen(lines[i].name));
-		buf_adds(&b, ",\"module\":");
-		if (r->module)
-			out_json_string(&b, r->module, strlen(r->module));
-		else
-			buf_adds(&b, "null");
-		buf_addf(&b,
-			 ",\"ip\":\"0x%" PRIx64 "\",\"hits\":%" PRIu64 ",\"untimed\":%" PRIu64
-			 ",\"total_ns\":%" PRIu64 ",\"self_ns\":%" PRIu64
-			 ",\"avg_ns\":%.0f,\"min_ns\":%" PRIu64 ",\"max_ns\":%" PRIu64
-			 ",\"stddev_ns\":%.0f}",
-			 r->ip, r->hits, r->untimed, r->total_ns, r->self_ns, r->avg_ns, r->min_ns,
-			 r->max_ns, r->stddev_ns);
+		buf_adds(&b, i ? ",\n" : "\n");
+		profile_json_row(&b, &lines[i]);
 	}
 	buf_adds(&b, "\n]}\n");
 	if (!buf_failed(&b))
@@ -124,26 +62,15 @@ static void print_json(const struct line *lines, size_t n)
 
 static int show(struct cli *c, struct profile *p, const char *sort)
 {
-	size_t n;
-	const struct profile_row *rows = profile_rows(p, &n);
-	_cleanup_free_ struct line *lines = calloc(n + 1, sizeof(*lines));
-	_cleanup_free_ char(*unnamed)[CELL] = calloc(n + 1, sizeof(*unnamed));
+	struct profile_sorted s;
 
-	if (!lines || !unnamed)
+	if (profile_sort(p, sort, &s))
 		return cli_fail("out of memory");
-	for (size_t i = 0; i < n; i++) {
-		struct line *l = &lines[i];
-
-		l->row = &rows[i];
-		l->key = key_of(l->row, sort);
-		snprintf(unnamed[i], CELL, "0x%" PRIx64, l->row->ip);
-		l->name = l->row->name ?: unnamed[i];
-	}
-	qsort(lines, n, sizeof(*lines), by_key);
 	if (c->json)
-		print_json(lines, n);
+		print_json(s.line, s.n);
 	else
-		print_text(lines, n);
+		print_text(s.line, s.n);
+	profile_sorted_deinit(&s);
 	return cli_flush(CLI_OK);
 }
 

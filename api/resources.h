@@ -40,6 +40,9 @@ bool res_too_costly(u64 cost, struct err *err);
 /* res_symbols.c */
 void res_symbols_list(struct request *rq);
 
+/* res_profile.c */
+void res_traces_profile(struct request *rq);
+
 /* res_traces.c */
 void res_traces_list(struct request *rq);
 void res_guest_traces_list(struct request *rq);
