@@ -200,8 +200,10 @@ static void add_data(struct fake_kernel *k)
 	sym(k, v + banner_at(k), 'D', "linux_banner");
 	sym(k, v + NOTES_AT, 'R', "__start_notes");
 	sym(k, v + NOTES_AT + 0x24, 'R', "__stop_notes");
-	sym(k, v + BTF_AT, 'R', "__start_BTF");
-	sym(k, v + BTF_AT + k->btf_bytes, 'R', "__stop_BTF");
+	if (!k->o.no_btf) {
+		sym(k, v + BTF_AT, 'R', "__start_BTF");
+		sym(k, v + BTF_AT + k->btf_bytes, 'R', "__stop_BTF");
+	}
 	if (k->o.landing_pads)
 		sym(k, v + FAKE_RODATA + 0x1f0000, 'R', "__ibt_endbr_seal");
 	sym(k, v + FAKE_DATA, 'D', "init_top_pgt");

@@ -49,6 +49,7 @@ struct fake_opts {
 	bool new_order, seqs, all_relative;
 	bool mem_array; /* struct module as of v6.4 */
 	bool landing_pads;
+	bool no_btf;
 	bool no_vmcoreinfo;
 	bool no_banner_page; /* .rodata begins with something else */
 	u32 n_modules; /* up to 4 */

@@ -419,6 +419,18 @@ static void without_ftrace(void **state)
 	ctx_deinit(&c);
 }
 
+static void without_types(void **state)
+{
+	struct fake_opts o = old;
+	struct ctx c;
+
+	(void)state;
+	o.no_btf = true;
+	ctx_init(&c, &o);
+	load_rc(&c, -ENOENT, ERR_GUEST_NO_BTF);
+	ctx_deinit(&c);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -436,6 +448,7 @@ int main(void)
 		cmocka_unit_test(failed_refresh_keeps_the_old),
 		cmocka_unit_test(damaged),
 		cmocka_unit_test(without_ftrace),
+		cmocka_unit_test(without_types),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
