@@ -56,6 +56,13 @@ int cli_common_option(struct cli *c, const char *verb, int opt, const char *arg)
 bool cli_no_options(struct cli *c, int argc, char **argv, int *ret);
 
 /* cli_text.c */
+#define CLI_RED    "\033[31m"
+#define CLI_GREEN  "\033[32m"
+#define CLI_YELLOW "\033[33m"
+#define CLI_PLAIN  "\033[0m"
+/** cli_colour - @code, one of these, for a terminal that has colours; else, or if NO_COLOR is set, "" */
+const char *cli_colour(const char *code);
+
 /** cli_fail - one line on stderr, "hvftrace: ..."; Return: CLI_FAILED */
 int cli_fail(const char *fmt, ...) printf_like(1, 2);
 /** cli_usage - what is wrong, and how @verb is used; Return: CLI_USAGE */

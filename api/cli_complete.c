@@ -33,7 +33,7 @@ static const struct {
 	  { "latency-format", "funcgraph-abstime", "funcgraph-proc", "funcgraph-tail",
 	    "funcgraph-retaddr", "cgroup" } },
 	{ "--accel", { "auto", "kvm", "tcg" } },
-	{ "--format", { "text", "json", "folded", "falco", "ocsf" } },
+	{ "--format", { "text", "json", "folded", "initcalls", "falco", "ocsf" } },
 	{ "-f",
 	  { "trace.dat", "trace.dat.v7", "chrome", "perfetto", "folded", "speedscope", "ctf" } },
 	{ "--sort", { "total", "self", "hits", "avg", "min", "max", "stddev", "name" } },

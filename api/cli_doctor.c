@@ -372,6 +372,13 @@ static void check_target(struct doctor *d, struct cli *c, const char *target)
 		cli_reply_deinit(&r);
 }
 
+static const char *colour_of(const char *status)
+{
+	if (!status || strcmp(status, "no") == 0)
+		return CLI_RED;
+	return strcmp(status, "ok") == 0 ? CLI_GREEN : CLI_YELLOW;
+}
+
 static int print(const struct cli *c, const struct doctor *d)
 {
 	const char *name, *status, *detail;
@@ -391,7 +398,8 @@ static int print(const struct cli *c, const struct doctor *d)
 		name = json_string_value(json_object_get(v, "name"));
 		status = json_string_value(json_object_get(v, "status"));
 		detail = json_string_value(json_object_get(v, "detail"));
-		printf("%-4s  %-12s  ", status ? status : "?", name ? name : "?");
+		printf("%s%-4s%s  %-12s  ", cli_colour(colour_of(status)), status ? status : "?",
+		       cli_colour(CLI_PLAIN), name ? name : "?");
 		cli_text(stdout, detail ? detail : "?");
 		putchar('\n');
 	}

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MAX_OPTIONS 64 /* of a verb; more are not suggested */
+#define OPTION_TEXT 32
+
 static int cli_help(struct cli *c, int argc, char **argv);
 
 /* clang-format off: as they are shown */
@@ -278,6 +281,43 @@ static void set_place(struct cli *c, const char *place)
 	c->socket = is_url ? NULL : place + (strncmp(place, "unix:", 5) == 0 ? 5 : 0);
 }
 
+static char *const *verb_words; /* the verb and what follows it, as getopt_long() sees it */
+
+/* The long options that @v's help names, without their dashes. */
+static size_t options_of(const struct cli_verb *v, char (*ret)[OPTION_TEXT], size_t max)
+{
+	static const char *const common[] = { "help", "json", "socket" };
+	size_t n = 0, len;
+
+	for (size_t i = 0; i < ARRAY_SIZE(common); i++)
+		snprintf(ret[n++], OPTION_TEXT, "%s", common[i]);
+	for (const char *s = strstr(v->help, "--"); s && n < max; s = strstr(s, "--")) {
+		s += 2;
+		len = strspn(s, "abcdefghijklmnopqrstuvwxyz-");
+		if (len && len < OPTION_TEXT)
+			snprintf(ret[n++], OPTION_TEXT, "%.*s", (int)len, s);
+	}
+	return n;
+}
+
+/* After what getopt_long() had to say: an option much like the one that there is not. */
+static void suggest_option(const struct cli_verb *v)
+{
+	const char *word = verb_words[optind - 1], *words[MAX_OPTIONS], *near;
+	char text[MAX_OPTIONS][OPTION_TEXT], bad[OPTION_TEXT];
+	size_t n;
+
+	if (strncmp(word, "--", 2) != 0)
+		return;
+	snprintf(bad, sizeof(bad), "%.*s", (int)strcspn(word + 2, "="), word + 2);
+	n = options_of(v, text, MAX_OPTIONS);
+	for (size_t i = 0; i < n; i++)
+		words[i] = text[i];
+	near = cli_closest(bad, words, n);
+	if (near && strcmp(near, bad) != 0) /* else it is its value that is missing */
+		fprintf(stderr, "hvftrace: did you mean \"--%s\"?\n", near);
+}
+
 int cli_common_option(struct cli *c, const char *verb, int opt, const char *arg)
 {
 	const struct cli_verb *v = cli_verb_find(verb);
@@ -294,9 +334,10 @@ int cli_common_option(struct cli *c, const char *verb, int opt, const char *arg)
 			verb_help(v);
 		return CLI_HELP_SHOWN;
 	default: /* getopt has said what is wrong */
-		if (v)
-			fprintf(stderr, "usage: hvftrace %s%s%s\n", v->name, *v->args ? " " : "",
-				v->args);
+		if (!v)
+			return CLI_USAGE;
+		suggest_option(v);
+		fprintf(stderr, "usage: hvftrace %s%s%s\n", v->name, *v->args ? " " : "", v->args);
 		return CLI_USAGE;
 	}
 }
@@ -359,6 +400,7 @@ int main(int argc, char **argv)
 	v = cli_verb_find(argv[0]);
 	if (!v)
 		return unknown_verb(argv[0]);
+	verb_words = argv;
 	optind = 0; /* begin anew, with the verb's own options (getopt(3)) */
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
 		return cli_fail("libcurl does not start");

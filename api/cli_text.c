@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_WORD 32
 
@@ -21,6 +22,16 @@ void cli_text(FILE *f, const char *s)
 		}
 		putc('?', f);
 	}
+}
+
+/* https://no-color.org: set to anything but the empty string */
+const char *cli_colour(const char *code)
+{
+	const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+	if ((no && *no) || !term || strcmp(term, "dumb") == 0 || !isatty(STDOUT_FILENO))
+		return "";
+	return code;
 }
 
 int cli_fail(const char *fmt, ...)

@@ -3,6 +3,7 @@
 
 import json
 import os
+import pty
 import re
 import signal
 import socket
@@ -91,6 +92,49 @@ class Usage(CliCase):
             self.fails(*args, status=2, words=words)
         p = self.d.cli("info", "--nonsense")
         self.assertEqual((p.returncode, p.stdout), (2, b""))
+        self.assertNotIn(b"did you mean", p.stderr)
+        for args, meant in ((["trace", "g", "--threshhold", "1ms"], "threshold"),
+                            (["syscalls", "g", "--faild"], "failed"), (["detach", "g", "--forse"], "force"),
+                            (["record", "g", "--max-sise=1M"], "max-size"), (["ls", "--jsn"], "json")):
+            p = self.d.cli(*args)
+            self.assertEqual((p.returncode, p.stdout), (2, b""))
+            self.assertIn(f'hvftrace: did you mean "--{meant}"?\nusage: hvftrace {args[0]}', p.stderr.decode())
+        p = self.d.cli("trace", "g", "--threshold")  # whose value is missing
+        self.assertNotIn(b"did you mean", p.stderr)
+
+    def test_every_option_is_in_the_manual(self):
+        sources = "".join(p.read_text() for p in (TOP / "api").glob("cli*.[ch]"))
+        options = set(re.findall(r'\{ "([a-z-]+)",\s*(?:no|required|optional)_argument', sources))
+        self.assertGreater(len(options), 45)
+        manual = "".join((TOP / "docs/man" / f"{page}.1.scd").read_text() for page in ("hvftrace", "hvftrace-export"))
+        for option in options:
+            self.assertRegex(manual, rf"--{option}\b", option)
+
+    def test_colours_are_for_terminals_that_want_them(self):
+        def doctor(**env):
+            master, slave = pty.openpty()
+            try:
+                p = subprocess.Popen([os.environ["HVFTRACE"], "-s", str(self.d.socket), "doctor"],
+                                     stdin=subprocess.DEVNULL, stdout=slave, stderr=subprocess.PIPE,
+                                     env=dict(os.environ, **env))
+                os.close(slave)
+                out = b""
+                try:
+                    while piece := os.read(master, 65536):
+                        out += piece
+                except OSError:  # its end
+                    pass
+                p.communicate()
+            finally:
+                os.close(master)
+            return out.decode().replace("\r\n", "\n")
+        plain = self.d.cli("doctor", env={"TERM": "xterm"}).stdout.decode()
+        self.assertNotIn("\033", plain)
+        coloured = doctor(TERM="xterm", NO_COLOR="")
+        self.assertIn("\033[32mok  \033[0m  daemon", coloured)
+        self.assertEqual(re.sub(r"\033\[\d+m", "", coloured).splitlines()[5:7], plain.splitlines()[5:7])
+        for env in ({"TERM": "xterm", "NO_COLOR": "1"}, {"TERM": "dumb", "NO_COLOR": ""}):
+            self.assertNotIn("\033", doctor(**env))
 
     def test_no_daemon(self):
         self.fails("-s", "/nowhere/x.sock", "info", "g",

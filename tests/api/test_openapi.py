@@ -95,8 +95,8 @@ class Answers(DaemonCase):
         until("records and a loss", lambda: self.d.get(f"/v1/traces/{t}")["lost"])
         until("the other fails", lambda: self.d.get(f"/v1/traces/{f}")["state"] == "failed")
         for path in ("/v1/traces", f"/v1/traces/{t}", f"/v1/traces/{f}", f"/v1/traces/{t}/records",
-                     f"/v1/traces/{f}/records", f"/v1/traces/{t}/profile", f"/v1/traces/{f}/profile?sort=self",
-                     "/v1/guests/g", "/v1/guests/g/traces"):
+                     f"/v1/traces/{f}/records", f"/v1/traces/{t}/profile",
+                     f"/v1/traces/{f}/profile?sort=self", "/v1/guests/g", "/v1/guests/g/traces"):
             self.ask("GET", path)
         self.ask("POST", f"/v1/traces/{t}/markers", {"text": "here"}, 201)
         self.ask("POST", f"/v1/traces/{t}/markers", {"text": ""}, 400)

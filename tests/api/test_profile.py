@@ -38,9 +38,9 @@ class Profile(DaemonCase):
         for x in p["items"]:
             self.assertLessEqual(x["self_ns"], x["total_ns"])
         own = self.d.get(f"/v1/traces/{t}/profile?graph_time=false")["items"]
-        self.assertEqual({x["function"]: x["self_ns"] for x in own}, {x["function"]: x["total_ns"] for x in own})
-        self.assertEqual({x["function"]: x["self_ns"] for x in own},
-                         {x["function"]: x["self_ns"] for x in p["items"]})
+        alone = {x["function"]: x["self_ns"] for x in own}
+        self.assertEqual(alone, {x["function"]: x["total_ns"] for x in own})
+        self.assertEqual(alone, {x["function"]: x["self_ns"] for x in p["items"]})
         # the command adds up the same
         with self.d.stream(t, accept="application/vnd.hvftrace.recording") as s:
             (self.d.dir / "rec").write_bytes(s.raw())

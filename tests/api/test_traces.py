@@ -36,12 +36,15 @@ class Traces(DaemonCase):
         self.problem(self.d.request("GET", "/v1/traces/t1"), 404, "not_found")
         self.assertEqual(self.d.trace(), "t2")
 
+    def start(self):
+        return self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function"})
+
     def test_ids_are_of_one_trace_for_ever(self):
         """What a client kept of a trace leads nowhere else, however the daemon ended."""
         self.d.attach()
         t = self.d.trace()
         self.d.until_more(t)
-        self.problem(self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function"}), 409, "trace.limit")
+        self.problem(self.start(), 409, "trace.limit")
         copy = self.d.good("POST", f"/v1/traces/{t}/snapshot", status=201)["id"]
         self.assertEqual((t, copy), ("t1", "t2"))  # a refusal uses up none
         for sig, new in ((signal.SIGKILL, "t3"), (signal.SIGTERM, "t4")):
@@ -56,8 +59,7 @@ class Traces(DaemonCase):
     def test_ids_that_cannot_be_kept(self):
         self.d.attach()
         (self.d.state_dir / "last-trace").mkdir()
-        p = self.problem(self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function"}), 500,
-                         "journal.failed")
+        p = self.problem(self.start(), 500, "journal.failed")
         self.assertIn(str(self.d.state_dir / "last-trace"), p["detail"])
         self.assertEqual(self.d.get("/v1/guests/g")["armed"], 0)
         (self.d.state_dir / "last-trace").rmdir()
@@ -69,14 +71,13 @@ class Traces(DaemonCase):
         for _ in range(32):
             t = self.d.trace()
             self.d.good("POST", f"/v1/traces/{t}/stop")
-        p = self.problem(self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function"}), 409,
-                         "trace.ended")
+        p = self.problem(self.start(), 409, "trace.ended")
         self.assertIn("32 traces that have ended", p["detail"])
         self.d.trace("other")
         self.d.good("POST", f"/v1/traces/{t}/snapshot", status=201)  # as they have
         self.d.good("DELETE", f"/v1/traces/{t}")
         t = self.d.trace()
-        self.problem(self.d.request("POST", "/v1/guests/g/traces", {"tracer": "function"}), 409, "trace.limit")
+        self.problem(self.start(), 409, "trace.limit")
         p = self.d.cli("trace", "g", "--duration", "50ms")
         self.assertIn(b"trace.limit", p.stderr)
         self.d.good("POST", f"/v1/traces/{t}/stop")
