@@ -10,9 +10,9 @@
  *
  * Each read is a record as that of struct agent_capture, but the first of an entry, which are DATA of the entry's
  * own record, behind the others:
- *   CAPTURE | AGENT_CAPTURE_USER   31..0 the step's tag   47..32 number: of the string, of the iovec, or of the
- *                                  piece, as what is longer than AGENT_CAPTURE_MAX or lies in several
- *                                  pages is several reads   48.. AGENT_USER_*
+ *   CAPTURE | AGENT_CAPTURE_USER   31..0 the step's tag   47..32 number: of the string, or of the piece, as
+ *                                  what is longer than AGENT_CAPTURE_MAX or lies in several pages is
+ *                                  several reads, in IOVEC numbered through   48.. AGENT_USER_*
  *                                  63..52 elements counted, AGENT_USER_COUNTED at most
  *   BYTES | 0, 1 ...
  */
@@ -30,12 +30,14 @@
 #define AGENT_USER_COUNTED      0xfff
 
 /* agent_user_step.op */
-#define AGENT_USER_BYTES   0
-#define AGENT_USER_STRING  1 /* without its NUL */
-#define AGENT_USER_STRINGS 2 /* an array of pointers to strings, up to NULL: a record each */
-#define AGENT_USER_COUNT   3 /* how many pointers there are up to NULL; no bytes */
-#define AGENT_USER_IOVEC   4 /* what struct iovec[] points to: a record each, of at most each bytes */
-#define AGENT_USER_ARGS    5 /* argv of the program that an execve() has just begun; with ENV: envp */
+#define AGENT_USER_BYTES  0
+#define AGENT_USER_STRING 1 /* without its NUL */
+#define AGENT_USER_STRINGS \
+	2 /* an array of pointers to strings, up to NULL: a record each, and 0xffff, which counts them */
+#define AGENT_USER_COUNT 3 /* how many pointers there are up to NULL; no bytes */
+#define AGENT_USER_IOVEC \
+	4 /* what struct iovec[] points to, up to what is not there: of each at most each bytes */
+#define AGENT_USER_ARGS 5 /* argv of the program that an execve() has just begun; with ENV: envp */
 #define AGENT_USER_FD \
 	6 /* what descriptor base is of: inode number, file system's magic number, path; counted 1: deleted */
 

@@ -12,6 +12,7 @@ static bool read_step(struct user_read *u)
 	agent_u32 max = at_most(s->max, AGENT_USER_MAX), bytes;
 	agent_u64 from, n;
 
+	u->number = 0;
 	if (likely(s->op <= AGENT_USER_STRINGS || s->op == AGENT_USER_IOVEC)) {
 		; /* a few reads until there is something to be recorded: with the gate open, if it is */
 	} else if (u->entry) {

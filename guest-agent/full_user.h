@@ -24,6 +24,8 @@ struct user_read {
 	/* The entry whose record what is read first goes into; NULL: it is written, or this is the call's end */
 	const struct full_regs *entry;
 	agent_u32 parent;
+	agent_u32
+		number; /* of read_bytes()'s next piece; of the step, whichever of its reads it is of */
 	bool refused; /* it had no room: what would follow is nobody's */
 };
 
@@ -124,19 +126,18 @@ static void record_failed(struct user_read *u, agent_u32 number)
 /* Of a stack that has nothing on it yet. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wframe-larger-than="
-/* @n of @there bytes, in pieces. False: the first piece is not there. */
+/* @n of @there bytes, in pieces. False: the first piece is not there; of several such reads, any. */
 __attribute__((noinline)) static bool read_bytes(struct user_read *u, agent_u64 from, agent_u32 n,
 						 agent_u32 there)
 {
 	struct user_bytes b;
-	agent_u32 number = 0;
 
 	do {
 		agent_u32 part = at_most(at_most(n, AGENT_CAPTURE_MAX), in_page(from));
 
 		if (part && !read_user(u, &b, from, part))
-			return number != 0;
-		record_user(u, number++, 0, there, &b, part);
+			return u->number && u->s->op != AGENT_USER_IOVEC;
+		record_user(u, u->number++, 0, there, &b, part);
 		from += part;
 		n -= part;
 	} while (n && !u->refused);
@@ -191,10 +192,10 @@ __attribute__((noinline)) static bool read_string(struct user_read *u, agent_u64
 
 static bool read_strings(struct user_read *u, agent_u64 from, agent_u32 max)
 {
-	agent_u32 size = is_compat(u) ? 4 : 8;
+	agent_u32 size = is_compat(u) ? 4 : 8, i = 0;
 	agent_u64 p = 0;
 
-	for (agent_u32 i = 0; i < AGENT_USER_ELEMENTS && max && !u->refused; i++, from += size) {
+	for (; i < AGENT_USER_ELEMENTS && max && !u->refused; i++, from += size) {
 		agent_u32 part = at_most(max, u->s->each);
 
 		if (!user_pointer(u, from, &p))
@@ -206,7 +207,8 @@ static bool read_strings(struct user_read *u, agent_u64 from, agent_u32 max)
 		max -= part;
 	}
 	/* how many came before this one, which is none */
-	record_user(u, 0xffff, 0, p ? AGENT_CAPTURE_UNKNOWN : 0, NULL, 0);
+	record_user(u, 0xffff, (agent_u64)i << AGENT_USER_COUNT_SHIFT,
+		    p ? AGENT_CAPTURE_UNKNOWN : 0, NULL, 0);
 	return true;
 }
 
@@ -239,8 +241,10 @@ static bool read_iovec(struct user_read *u, agent_u64 from, agent_u64 n)
 		left -= len;
 		len = len < u->s->each ? len : u->s->each;
 		if (!read_bytes(u, base, at_most((agent_u32)len, AGENT_CAPTURE_MAX),
-				(agent_u32)len))
-			record_failed(u, i);
+				(agent_u32)len)) {
+			record_failed(u, u->number);
+			break; /* whose the others' bytes are could not be told */
+		}
 	}
 	return true;
 }

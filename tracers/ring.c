@@ -319,8 +319,10 @@ static void let_go(struct ring_reader *r, struct ring_record *out, size_t *n)
 	if (!r->held)
 		return;
 	c = out[*n].capture;
-	if (c)
-		c->n = MIN(c->n, 8u * c->n_words);
+	if (c && c->n > 8u * c->n_words) {
+		c->cut = !c->stack;
+		c->n = 8u * c->n_words;
+	}
 	r->held = false;
 	deliver(r, out[*n].type, n);
 }

@@ -49,9 +49,10 @@ struct ring_capture {
 	struct ring_capture *next; /* of those that are free */
 	u8 program;
 	bool stack; /* not a capture: the words of AGENT_DATA_STACK */
+	bool cut; /* the guest said that there are more bytes here */
 	u8 n_words;
 	u32 there; /* bytes in the guest; AGENT_CAPTURE_UNKNOWN */
-	u32 n; /* bytes here; fewer than the guest says if their DATA were lost */
+	u32 n; /* bytes here */
 	u64 key;
 	union {
 		u64 words[AGENT_CAPTURE_WORDS];

@@ -154,7 +154,8 @@ static void take_piece(struct sys_feed *f, const struct trace_record *r)
 	if (!sys_user_piece(c->key, c->there, c->n, &p))
 		return;
 	memcpy(bytes, c->bytes, MIN(c->n, (u32)AGENT_CAPTURE_MAX));
-	in.more = p.number || p.capture.what == CAPTURE_DATA;
+	in.number = p.number;
+	in.cut = c->cut;
 	p.capture.truncated = p.capture.full_len == CAPTURE_LEN_UNKNOWN
 				      ? p.capture.what != CAPTURE_DATA && !p.capture.failed
 				      : p.capture.full_len > c->n;
@@ -164,6 +165,7 @@ static void take_piece(struct sys_feed *f, const struct trace_record *r)
 		p.capture.full_len = CAPTURE_LEN_UNKNOWN;
 		p.capture.count = !p.ends && !p.capture.failed;
 		p.capture.len += p.capture.count; /* its NUL */
+		in.open = !p.ends;
 	}
 	add(f, &in);
 }
@@ -203,8 +205,9 @@ static void take_capture(struct sys_feed *f, const struct trace_record *r)
 		return;
 	p = &f->programs[c->program];
 	arg = goes_on(p, e, c->key);
-	in.more = arg >= 0;
-	if (!in.more)
+	in.number = arg >= 0 ? CAPTURE_GOES_ON : 0;
+	in.cut = c->cut;
+	if (arg < 0)
 		arg = arg_of(p, e, c->key);
 	if (arg < 0)
 		return;

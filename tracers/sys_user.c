@@ -20,6 +20,8 @@ static const u8 ops[] = {
 
 static struct agent_user_step step_of(const struct plan_step *s)
 {
+	/* of one element the agent reads no more than one record has */
+	u16 each = s->what == CAPTURE_DATA ? MIN(s->each, (u16)AGENT_CAPTURE_MAX) : s->each;
 	bool counted = s->what == CAPTURE_DATA || s->len == PLAN_ARG || s->len == PLAN_PTR;
 	struct agent_user_step r = {
 		.op = ops[s->what],
@@ -27,8 +29,7 @@ static struct agent_user_step step_of(const struct plan_step *s)
 		.len = counted && s->len_at < 0 ? s->len_arg : AGENT_USER_NONE,
 		.if_arg = s->if_arg,
 		.flags = s->at_exit ? AGENT_USER_AT_EXIT : 0,
-		.each = s->len == PLAN_FIXED && s->what != CAPTURE_DATA && s->len_at < 0 ? 0
-											 : s->each,
+		.each = s->len == PLAN_FIXED && s->what != CAPTURE_DATA && s->len_at < 0 ? 0 : each,
 		.ptr_at = s->ptr_at,
 		.len_at = s->len_at,
 		.max = MIN(s->max, (u32)AGENT_USER_MAX),
@@ -50,7 +51,7 @@ static struct agent_user_step step_of(const struct plan_step *s)
 	if (s->what == CAPTURE_STRINGS)
 		r.each = STRING_EACH;
 	if (s->what == CAPTURE_DATA)
-		r.tag |= (u32)s->each << TAG_EACH_SHIFT;
+		r.tag |= (u32)each << TAG_EACH_SHIFT;
 	return r;
 }
 
@@ -144,6 +145,8 @@ bool sys_user_piece(u64 key, u32 there, u32 n, struct sys_user_piece *ret)
 					.each = tag >> TAG_EACH_SHIFT,
 					.mm = mm };
 	ret->ends = c.what == CAPTURE_STRINGS && !mm && ret->number == 0xffff;
+	if (ret->ends)
+		ret->number = c.count;
 	if (c.what == CAPTURE_DATA) { /* a length would be an element's */
 		ret->capture.count = ret->each;
 		ret->capture.full_len = CAPTURE_LEN_UNKNOWN;

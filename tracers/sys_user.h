@@ -30,7 +30,7 @@ u32 sys_user_add(struct sys_user *u, const struct syscall_entry *e, const struct
 /* One record of a step's. */
 struct sys_user_piece {
 	struct syscall_capture capture; /* full_len, count, truncated: of this piece */
-	u32 number;
+	u32 number; /* of what ends strings: how many came before it */
 	u32 each; /* of DATA: bytes of one element, at most */
 	bool mm; /* the kernel's copy of argv */
 	bool ends; /* of STRINGS: there are no more */

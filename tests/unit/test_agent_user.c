@@ -306,7 +306,7 @@ static void argv(void **state)
 		assert_piece(0, TAG, 0, at(100), 3, 3);
 		assert_piece(1, TAG, 1, at(104), 8, AGENT_CAPTURE_UNKNOWN);
 		assert_piece(2, FAILED, 2, 0, 0, AGENT_CAPTURE_UNKNOWN);
-		assert_piece(3, TAG, 0xffff, 0, 0, 0);
+		assert_piece(3, TAG | 3ull << AGENT_USER_COUNT_SHIFT, 0xffff, 0, 0, 0);
 		assert_piece(4, TAG | 3ull << AGENT_USER_COUNT_SHIFT, 0, 0, 0, 0);
 		close_rig();
 	}
@@ -369,11 +369,23 @@ static void iovecs(void **state)
 	regs.dx = 2;
 	assert_int_equal(call(60, 0), 2);
 	assert_piece(0, TAG, 0, at(1000), 32, 32);
-	assert_piece(1, TAG, 0, at(2000), 20, 20);
+	assert_piece(1, TAG, 1, at(2000), 20, 20);
+	/* over a page's end, and where the program's memory ends in one: the one behind it is not told */
+	put(0, at(PAGE - 8), 8);
+	assert_int_equal(call(60, 0), 3);
+	assert_piece(0, TAG, 0, at(PAGE - 8), 8, 32);
+	assert_piece(1, TAG, 1, at(PAGE), 24, 32);
+	assert_piece(2, TAG, 2, at(2000), 20, 20);
+	rig_user(memory, PAGE);
+	assert_int_equal(call(60, 0), 2);
+	assert_piece(0, TAG, 0, at(PAGE - 8), 8, 32);
+	assert_piece(1, FAILED, 1, 0, 0, AGENT_CAPTURE_UNKNOWN);
+	rig_user(memory, sizeof(memory));
+	put(0, at(1000), 8);
 	s.flags = AGENT_USER_AT_EXIT | AGENT_USER_RET;
 	steps(&s, 1);
 	assert_int_equal(call(45, 0), 2);
-	assert_piece(1, TAG | AGENT_USER_EXIT, 0, at(2000), 5, 5);
+	assert_piece(1, TAG | AGENT_USER_EXIT, 1, at(2000), 5, 5);
 	assert_int_equal(call(40, 0), 1);
 	regs.dx = 1ull << 60; /* more than there can be */
 	assert_in_range(call(1ull << 40, 0), 1, AGENT_USER_ELEMENTS);

@@ -377,7 +377,7 @@ static void pieces(void **state)
 	piece(7, 1, CAPTURE_BYTES, 0, 1, "456", 3, 10);
 	piece(7, 2, CAPTURE_STRINGS, 0, 0, "one", 3, 3);
 	piece(7, 2, CAPTURE_STRINGS, 0, 1, "", 0, 0);
-	piece(7, 2, CAPTURE_STRINGS, 0, 0xffff, "", 0, 0);
+	piece(7, 2, CAPTURE_STRINGS, 2ull << AGENT_USER_COUNT_SHIFT, 0xffff, "", 0, 0);
 	piece(7, 3, CAPTURE_STRINGS, 0, 0, "cut", 3, 3);
 	piece(7, 3, CAPTURE_STRINGS, AGENT_USER_FAILED, 1, "", 0, unknown);
 	piece(7, 0, CAPTURE_BYTES, AGENT_USER_FAILED, 0, "", 0, unknown);
@@ -399,6 +399,82 @@ static void pieces(void **state)
 	assert_true(c && c->source == CAPTURE_USER_EXIT && !memcmp(p, "late", 4));
 }
 
+static const struct syscall_capture *captured_of(u8 arg, u8 what, const u8 **bytes_ret)
+{
+	const struct syscall_capture *c = syscall_capture_find(&seen[0], arg, what, bytes_ret);
+
+	assert_int_equal(n_seen, 1);
+	assert_non_null(c);
+	return c;
+}
+
+/* What is behind a piece that was lost is not shown as if it followed what is before it, nor as a beginning. */
+static void missing_pieces(void **state)
+{
+	static char page[AGENT_CAPTURE_MAX];
+	const u64 two = 2ull << AGENT_USER_COUNT_SHIFT;
+	const struct syscall_capture *c;
+	const u8 *p;
+
+	(void)state;
+	memset(page, 'a', sizeof(page));
+	enter(7, OPENAT, 1, 2);
+	piece(7, 0, CAPTURE_STRING, 0, 0, page, 256, AGENT_CAPTURE_UNKNOWN);
+	piece(7, 0, CAPTURE_STRING, 0, 2, "end", 3, 515);
+	piece(7, 1, CAPTURE_BYTES, 0, 0, "0123", 4, 16);
+	piece(7, 1, CAPTURE_BYTES, 0, 2, "89ab", 4, 16);
+	piece(7, 1, CAPTURE_BYTES, 0, 3, "cdef", 4, 16);
+	piece(7, 1, CAPTURE_BYTES, AGENT_USER_EXIT, 1, "late", 4, 12);
+	piece(7, 1, CAPTURE_BYTES, AGENT_USER_EXIT, 2, "more", 4, 12);
+	piece(7, 2, CAPTURE_STRINGS, 0, 0, "one", 3, 3);
+	piece(7, 2, CAPTURE_STRINGS, two, 0xffff, "", 0, 0);
+	piece(7, 2, CAPTURE_BYTES, 0, 0, "whole", 5, 5);
+	piece(7, 2, CAPTURE_BYTES, 0, 1, "of another", 10, 20);
+	piece(7, 3, CAPTURE_STRINGS, 0, 0, "its end is lost", 15, 15);
+	piece(7, 3, CAPTURE_DATA, 0, 0, "first", 5, 5);
+	piece(7, 3, CAPTURE_DATA, 0, 2, "third", 5, 5);
+	leave(7, OPENAT, 3);
+	c = captured_of(0, CAPTURE_STRING, &p);
+	assert_true(c->len == 256 && c->truncated);
+	c = captured_of(1, CAPTURE_BYTES, &p);
+	assert_true(c->source == CAPTURE_USER_ENTER && c->len == 4 && c->truncated);
+	c = captured_of(2, CAPTURE_STRINGS, &p);
+	assert_true(c->len == 4 && c->count == 1 && c->truncated);
+	c = captured_of(2, CAPTURE_BYTES, &p);
+	assert_true(c->len == 5 && !c->truncated);
+	c = captured_of(3, CAPTURE_STRINGS, &p);
+	assert_true(c->count == 1 && c->truncated);
+	c = captured_of(3, CAPTURE_DATA, &p);
+	assert_true(c->len == 5 && c->truncated);
+	assert_int_equal(seen[0].n_captures, 8);
+	assert_true(seen[0].captures[2].source == CAPTURE_USER_EXIT && seen[0].captures[2].failed &&
+		    !seen[0].captures[2].len);
+	assert_true(seen[0].captures[5].failed && seen[0].captures[5].what == CAPTURE_BYTES);
+}
+
+/* A string in the list that is not there: what follows is not told in its place. */
+static void missing_strings(void **state)
+{
+	const u64 four = 4ull << AGENT_USER_COUNT_SHIFT;
+	const struct syscall_capture *c;
+	const u8 *p;
+
+	(void)state;
+	enter(7, OPENAT, 1, 2);
+	piece(7, 1, CAPTURE_STRINGS, 0, 0, "one", 3, AGENT_CAPTURE_UNKNOWN);
+	piece(7, 1, CAPTURE_STRINGS, 0, 1, "two", 3, 3);
+	piece(7, 1, CAPTURE_STRINGS, AGENT_USER_FAILED, 2, "", 0, AGENT_CAPTURE_UNKNOWN);
+	piece(7, 1, CAPTURE_STRINGS, 0, 3, "four", 4, 4);
+	piece(7, 1, CAPTURE_STRINGS, four, 0xffff, "", 0, 0);
+	piece(7, 2, CAPTURE_STRINGS, 0, 0xffff, "", 0, 0);
+	leave(7, OPENAT, 3);
+	c = captured_of(1, CAPTURE_STRINGS, &p);
+	assert_true(c->len == 8 && c->count == 2 && c->truncated);
+	assert_memory_equal(p, "one\0two", 8);
+	c = captured_of(2, CAPTURE_STRINGS, &p);
+	assert_true(!c->len && !c->count && !c->truncated);
+}
+
 /* A path of any length, as the kernel has it; not what another function says of it again. */
 static void long_path(void **state)
 {
@@ -416,15 +492,29 @@ static void long_path(void **state)
 	assert_int_equal(seen[0].n_captures, 1);
 	assert_int_equal(seen[0].captures[0].len, 2 * AGENT_CAPTURE_MAX + 3);
 	assert_false(seen[0].captures[0].truncated);
+	/* one of its pieces is missing: which bytes these are is not known, but the next who tells it may know */
+	enter(7, OPENAT, 1, 0x7000);
+	captured(7, 0, 0x7000, part, AGENT_CAPTURE_UNKNOWN);
+	captured(7, 0, 0x7000, "end", 2 * AGENT_CAPTURE_MAX + 3);
+	leave(7, OPENAT, 3);
+	assert_true(seen[1].captures[0].failed && !seen[1].captures[0].len);
+	enter(7, OPENAT, 1, 0x7000);
+	captured(7, 0, 0x7000, part, AGENT_CAPTURE_UNKNOWN);
+	captured(7, 0, 0x7000, "end", 2 * AGENT_CAPTURE_MAX + 3);
+	captured(7, 0, 0x7000, "/path", 5);
+	leave(7, OPENAT, 3);
+	assert_path(&seen[2], 1, "/path", false);
 }
 
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(paths),  TEST(two_paths),      TEST(tasks),     TEST(compat),
-		TEST(ends),   TEST(filtered),       TEST(fixed),     TEST(left_out),
-		TEST(pieces), TEST(piece_of_entry), TEST(long_path),
+		TEST(paths),           TEST(two_paths), TEST(tasks),
+		TEST(compat),          TEST(ends),      TEST(filtered),
+		TEST(fixed),           TEST(left_out),  TEST(pieces),
+		TEST(piece_of_entry),  TEST(long_path), TEST(missing_pieces),
+		TEST(missing_strings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

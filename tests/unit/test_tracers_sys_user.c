@@ -10,7 +10,8 @@
 #include <cmocka.h>
 
 static struct sys_user user;
-static const struct plan_opts plain, fds = { .fd_paths = true }, longer = { .string_max = 200 };
+static const struct plan_opts plain, fds = { .fd_paths = true }, longer = { .string_max = 200 },
+				     longest = { .string_max = 1000 };
 
 static int begin(void **state)
 {
@@ -113,6 +114,13 @@ static void narrow(void **state)
 		name |= s->op == AGENT_USER_BYTES && s->ptr_at == 0 && s->len_at == 4;
 	}
 	assert_true(data && iov && name);
+	/* of an element no more is taken for its own than the agent reads of one, however much was asked for */
+	data = false;
+	s = steps_of("writev", SYSCALL_ABI_64, &longest);
+	for (u32 n = run_length(s); n--; s++)
+		data |= s->op == AGENT_USER_IOVEC && s->each == AGENT_CAPTURE_MAX &&
+			s->tag >> 16 == s->each;
+	assert_true(data);
 	assert_non_null(steps_of("poll", SYSCALL_ABI_32, &plain));
 	assert_null(steps_of("writev", SYSCALL_ABI_X32, &plain));
 	assert_null(steps_of("poll", SYSCALL_ABI_X32, &plain));
@@ -188,9 +196,10 @@ static void pieces(void **state)
 	assert_true(p.capture.arg == 1 && p.capture.what == CAPTURE_BYTES && p.number == 2 &&
 		    p.capture.source == CAPTURE_USER_EXIT && p.capture.full_len == 300 &&
 		    p.capture.len == 44 && !p.capture.failed);
-	assert_true(sys_user_piece(CAPTURE_STRINGS << 8 | 0xffffull << AGENT_USER_NUMBER_SHIFT, 0,
-				   0, &p));
-	assert_true(p.ends);
+	assert_true(sys_user_piece(CAPTURE_STRINGS << 8 | 0xffffull << AGENT_USER_NUMBER_SHIFT |
+					   3ull << AGENT_USER_COUNT_SHIFT,
+				   0, 0, &p));
+	assert_true(p.ends && p.number == 3);
 	assert_true(sys_user_piece(AGENT_USER_FAILED, AGENT_CAPTURE_UNKNOWN, 0, &p));
 	assert_true(p.capture.failed && p.capture.source == CAPTURE_USER_ENTER);
 	assert_false(sys_user_piece(7, 0, 0, &p)); /* no such argument */

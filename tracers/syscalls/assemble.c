@@ -19,6 +19,10 @@
 struct call {
 	struct syscall_event e;
 	struct buf data;
+	/* of the last capture */
+	u32 next_piece;
+	bool closed; /* a piece of it is missing: no more belongs to it */
+	bool cut; /* CAPTURE_STRINGS: one of its strings is */
 	u32 next_hash; /* also links free ones */
 	u32 older, newer;
 };
@@ -219,33 +223,113 @@ static void enter(struct assemble *a, const struct syscall_input *in)
 	a->counts.open++;
 }
 
-/* The capture that these bytes go on with; NULL: it is one of its own. */
+/* The last capture, if @in is of the same and that is not whole yet. */
 static struct syscall_capture *continued(struct call *call, const struct syscall_input *in)
 {
+	const struct syscall_capture *c = in->capture;
 	struct syscall_capture *last;
 
-	if (!in->more || !call->e.n_captures)
+	if (!in->number || !call->e.n_captures)
 		return NULL;
 	last = &call->e.captures[call->e.n_captures - 1];
-	return last->arg == in->capture->arg && last->what == in->capture->what &&
-			       last->source == in->capture->source &&
-			       last->off + last->len == call->data.len
+	if (last->arg != c->arg || last->what != c->what || last->source != c->source)
+		return NULL;
+	return call->closed || last->full_len == CAPTURE_LEN_UNKNOWN || last->full_len > last->len
 		       ? last
 		       : NULL;
 }
 
-/* What a piece says of the whole. */
-static void join(struct syscall_capture *last, const struct syscall_capture *piece, u32 len)
+/* Nothing more belongs to the last capture; @last: it is told, as far as it goes. */
+static void close_capture(struct call *call, struct syscall_capture *last)
 {
-	last->len += len;
+	call->closed = true;
+	if (last)
+		last->truncated = true;
+}
+
+/* No room. Bytes behind those that are left out would be taken for them. */
+static void leave_out(struct assemble *a, struct call *call, struct syscall_capture *last)
+{
+	close_capture(call, last);
+	call->e.captures_left_out = true;
+	a->counts.captures_left_out++;
+}
+
+/* Strings are told one by one, and then that these were all. */
+static bool strings_truncated(struct call *call, const struct syscall_capture *c, bool open)
+{
+	call->cut |= c->failed || c->truncated;
+	return call->cut || open;
+}
+
+/* What a piece says of the whole, which has its bytes. */
+static void join(struct call *call, struct syscall_capture *last,
+		 const struct syscall_capture *piece, bool open)
+{
+	last->len += piece->len;
 	if (last->what != CAPTURE_DATA)
 		last->count += piece->count;
 	last->full_len = piece->full_len;
-	if (piece->failed || piece->full_len == CAPTURE_LEN_UNKNOWN)
-		last->truncated = piece->failed || piece->truncated ||
-				  (last->truncated && last->what != CAPTURE_STRING);
-	else
+	if (piece->full_len != CAPTURE_LEN_UNKNOWN)
 		last->truncated = last->full_len > last->len;
+	else if (last->what == CAPTURE_STRINGS)
+		last->truncated = strings_truncated(call, piece, open);
+	else
+		last->truncated = piece->failed || piece->truncated;
+}
+
+/*
+ * False: a piece before this one is missing. Pieces that the kernel's functions told of have no numbers, but the
+ * last one of a string says where it ends: if that is not here, nobody knows which of its bytes are.
+ */
+static bool is_next(struct call *call, struct syscall_capture *last, const struct syscall_input *in)
+{
+	const struct syscall_capture *c = in->capture;
+
+	if (call->closed)
+		return false;
+	if (in->number != CAPTURE_GOES_ON)
+		return in->number == call->next_piece;
+	if (c->what != CAPTURE_STRING || c->full_len == CAPTURE_LEN_UNKNOWN ||
+	    c->full_len == last->len + c->len)
+		return true;
+	last->failed = true;
+	last->len = 0;
+	return false;
+}
+
+/* Bytes of @c, as many as there is room for. */
+static bool add_bytes(struct assemble *a, struct call *call, const struct syscall_input *in,
+		      struct syscall_capture *c)
+{
+	u32 room = a->o.data_max - (u32)call->data.len;
+
+	if (c->failed || !in->bytes)
+		c->len = 0;
+	if (c->len > room) {
+		c->len = room;
+		c->truncated = true;
+	}
+	c->off = (u32)call->data.len;
+	if (c->len)
+		buf_add(&call->data, in->bytes, c->len);
+	if (call->data.failed) {
+		call->data.failed = false;
+		return false;
+	}
+	a->bytes += c->len;
+	return true;
+}
+
+static void begin_capture(struct call *call, const struct syscall_input *in,
+			  const struct syscall_capture *c)
+{
+	struct syscall_capture *new = &call->e.captures[call->e.n_captures++];
+
+	*new = *c;
+	call->cut = false;
+	if (c->what == CAPTURE_STRINGS && c->full_len == CAPTURE_LEN_UNKNOWN)
+		new->truncated = strings_truncated(call, c, in->open);
 }
 
 static int capture(struct assemble *a, const struct syscall_input *in)
@@ -260,34 +344,28 @@ static int capture(struct assemble *a, const struct syscall_input *in)
 	}
 	call = &a->calls[i];
 	last = continued(call, in);
-	if (last && last->what == CAPTURE_DATA && last->truncated)
-		return 0; /* whose bytes these are is not known any more */
-	if ((!last && call->e.n_captures == SYSCALL_CAPTURES) || c.arg > CAPTURE_RETURN ||
-	    a->bytes >= BYTES_MAX) {
-		call->e.captures_left_out = true;
-		a->counts.captures_left_out++;
+	if (last && !is_next(call, last, in)) {
+		close_capture(call, last);
 		return 0;
 	}
-	if (c.failed || !in->bytes)
-		c.len = 0;
-	if (c.len > a->o.data_max - call->data.len) {
-		c.len = a->o.data_max - (u32)call->data.len;
-		c.truncated = true;
+	c.failed |= !last && in->number;
+	if ((!last && call->e.n_captures == SYSCALL_CAPTURES) || c.arg > CAPTURE_RETURN ||
+	    a->bytes >= BYTES_MAX) {
+		leave_out(a, call, last);
+		return 0;
 	}
-	c.off = (u32)call->data.len;
-	if (c.len)
-		buf_add(&call->data, in->bytes, c.len);
-	if (call->data.failed) {
-		call->data.failed = false;
-		call->e.captures_left_out = true;
-		a->counts.captures_left_out++;
+	if (!add_bytes(a, call, in, &c)) {
+		leave_out(a, call, last);
 		return -ENOMEM;
 	}
-	a->bytes += c.len;
 	if (last)
-		join(last, &c, c.len);
+		join(call, last, &c, in->open);
 	else
-		call->e.captures[call->e.n_captures++] = c;
+		begin_capture(call, in, &c);
+	call->next_piece = last ? call->next_piece + 1 : 1;
+	call->closed = c.failed;
+	if (c.failed ? last != NULL : in->cut || c.len < in->capture->len)
+		close_capture(call, &call->e.captures[call->e.n_captures - 1]);
 	return 0;
 }
 

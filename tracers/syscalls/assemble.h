@@ -8,6 +8,8 @@
  *
  *   entries = calls handed on + open
  *   returns = calls handed on as returned, execve, sigreturn, restarted + orphan_returns
+ *
+ * A capture that a piece is missing of ends before it, and is truncated; without its first one it failed.
  */
 #ifndef TRACERS_SYSCALLS_ASSEMBLE_H
 #define TRACERS_SYSCALLS_ASSEMBLE_H
@@ -21,6 +23,8 @@ enum syscall_input_type {
 	SYSCALL_IN_NEVER,
 	SYSCALL_IN_LOST,
 };
+
+#define CAPTURE_GOES_ON UINT32_MAX
 
 /* One record, of any type; members that a type does not name are ignored. */
 struct syscall_input {
@@ -40,7 +44,10 @@ struct syscall_input {
 	u64 duration_ns; /* EXIT */
 	const struct syscall_capture *capture; /* CAPTURE: its off is ignored */
 	const u8 *bytes; /* CAPTURE: capture->len of them */
-	bool more; /* CAPTURE: goes on with the last one, if that is of the same */
+	/* CAPTURE: which of its pieces, or of its strings, it is; CAPTURE_GOES_ON: the next of the last one's */
+	u32 number;
+	bool open; /* CAPTURE: unless more comes it is not whole */
+	bool cut; /* CAPTURE: what would follow of it is not known */
 	u64 count; /* LOST: records */
 };
 
