@@ -98,7 +98,8 @@ class Usage(CliCase):
                             (["record", "g", "--max-sise=1M"], "max-size"), (["ls", "--jsn"], "json")):
             p = self.d.cli(*args)
             self.assertEqual((p.returncode, p.stdout), (2, b""))
-            self.assertIn(f'hvftrace: did you mean "--{meant}"?\nusage: hvftrace {args[0]}', p.stderr.decode())
+            self.assertIn(f'hvftrace: did you mean "--{meant}"?\nusage: hvftrace {args[0]}',
+                          p.stderr.decode())
         p = self.d.cli("trace", "g", "--threshold")  # whose value is missing
         self.assertNotIn(b"did you mean", p.stderr)
 
@@ -106,7 +107,8 @@ class Usage(CliCase):
         sources = "".join(p.read_text() for p in (TOP / "api").glob("cli*.[ch]"))
         options = set(re.findall(r'\{ "([a-z-]+)",\s*(?:no|required|optional)_argument', sources))
         self.assertGreater(len(options), 45)
-        manual = "".join((TOP / "docs/man" / f"{page}.1.scd").read_text() for page in ("hvftrace", "hvftrace-export"))
+        manual = "".join((TOP / "docs/man" / f"{page}.1.scd").read_text()
+                         for page in ("hvftrace", "hvftrace-export"))
         for option in options:
             self.assertRegex(manual, rf"--{option}\b", option)
 
