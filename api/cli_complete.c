@@ -81,12 +81,18 @@ static const char zsh[] =
 	"	compdef _hvftrace hvftrace\n"
 	"fi\n";
 
-static const char fish[] = "# fish completion of hvftrace: hvftrace completion fish | source\n"
-			   "function __hvftrace_words\n"
-			   "	set -l words (commandline -opc) (commandline -ct)\n"
-			   "	hvftrace completion words $words[2..-1] 2>/dev/null\n"
-			   "end\n"
-			   "complete -c hvftrace -a '(__hvftrace_words)'\n";
+static const char fish[] =
+	"# fish completion of hvftrace: hvftrace completion fish | source\n"
+	"function __hvftrace_words\n"
+	"	set -l words (commandline -opc) (commandline -ct)\n"
+	"	set -l found (hvftrace completion words $words[2..-1] 2>/dev/null)\n"
+	"	if set -q found[1]\n"
+	"		printf '%s\\n' $found\n"
+	"	else\n"
+	"		__fish_complete_path (commandline -ct)\n"
+	"	end\n"
+	"end\n"
+	"complete -c hvftrace -f -a '(__hvftrace_words)'\n";
 
 /* A word of a guest or a VMM may hold anything: only what a shell can take unquoted is offered. */
 static void offer(const struct completion *p, const char *word)

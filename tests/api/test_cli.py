@@ -107,8 +107,8 @@ class Usage(CliCase):
         sources = "".join(p.read_text() for p in (TOP / "api").glob("cli*.[ch]"))
         options = set(re.findall(r'\{ "([a-z-]+)",\s*(?:no|required|optional)_argument', sources))
         self.assertGreater(len(options), 45)
-        manual = "".join((TOP / "docs/man" / f"{page}.1.scd").read_text()
-                         for page in ("hvftrace", "hvftrace-export"))
+        manual = "".join((TOP / "docs/man" / page).read_text()
+                         for page in ("hvftrace.1.scd", "hvftrace-export.1.scd"))
         for option in options:
             self.assertRegex(manual, rf"--{option}\b", option)
 

@@ -33,8 +33,8 @@ class Codes(DaemonCase):
                                                                "method_not_allowed", "not_found"), code)
 
     def test_each_comes_of_what_it_says(self):
-        """Beside the engine here, which fails as it is told to: a test that has the cause itself, and looks
-        at the code that comes of it."""
+        """Beside the engine here, which fails as it is told to: a test that has the cause, and looks at
+        the code that comes of it."""
         files = [p for place in ("unit", "guest", "api") for p in (TOP / "tests" / place).rglob("*.[cp]*")]
         tests = "\n".join(p.read_text() for p in files if p.suffix in (".py", ".c")
                           and p.name != "test_errors.py" and "fake" not in p.name)

@@ -4,6 +4,7 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -175,6 +176,38 @@ class Completion(CliCase):
                                 'echo "${COMPREPLY[@]}"'],
                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True)
             self.assertEqual(p.stdout.strip(), words)
+
+    def in_a_shell(self, *command):
+        if not shutil.which(command[0]):
+            self.skipTest(f"{command[0]} is not installed")
+        self.d.attach()
+        p = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+                           cwd=self.d.dir, env=dict(self.d.env, HOME=str(self.d.dir), S=str(self.d.socket)))
+        self.assertEqual((p.returncode, p.stderr), (0, ""))
+        return p.stdout.splitlines()
+
+    def test_in_fish(self):
+        self.assertEqual(self.in_a_shell("fish", "--no-config", "-c", """
+            function hvftrace; $HVFTRACE $argv; end
+            hvftrace completion fish | source
+            for line in 'hvftrace tra' 'hvftrace trace g -p function_g' 'hvftrace trace g --thr'
+                complete -C $line
+            end
+            complete -C "hvftrace -s $S info "
+            complete -C "hvftrace report ap"
+            """), ["trace", "function_graph", "--threshold", "g", "api.sock"])
+
+    def test_in_zsh(self):
+        """compadd, which wants a line editor, is one that prints."""
+        self.assertEqual(self.in_a_shell("zsh", "-fc", """
+            autoload -U compinit; compinit -D
+            hvftrace() { $HVFTRACE "$@" }
+            compadd() { print -r -- "${@:3}" }
+            source <(hvftrace completion zsh)
+            words=(hvftrace tra); CURRENT=2; _hvftrace
+            words=(hvftrace trace g -p function_g); CURRENT=5; _hvftrace
+            words=(hvftrace -s $S info ''); CURRENT=5; _hvftrace
+            """), ["trace", "function_graph", "g"])
 
 
 if __name__ == "__main__":
