@@ -3,6 +3,8 @@
 #include "machine/disk.h"
 #include "machine/output.h"
 
+#include "base/cleanup.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -167,6 +169,27 @@ static int write_header(struct disk *d, const struct overlay_header *h, struct e
 	return 0;
 }
 
+/* The name of a new file is to last as what is flushed into it. */
+static int sync_name(const char *path, struct err *err)
+{
+	const char *slash = strrchr(path, '/');
+	_cleanup_free_ char *dir =
+		slash ? strndup(path, MAX((size_t)(slash - path), (size_t)1)) : strdup(".");
+	_cleanup_close_ int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+	if (fd < 0 || fsync(fd) < 0)
+		return err_set(err, -errno, ERR_IO, 0, "cow=%s: %s", path, strerrordesc_np(errno));
+	return 0;
+}
+
+static int new_overlay(struct disk *d, const char *path, const struct overlay_header *h,
+		       struct err *err)
+{
+	int rc = write_header(d, h, err);
+
+	return rc ? rc : sync_name(path, err);
+}
+
 static int open_overlay(struct disk *d, const struct disk_source *s, struct err *err)
 {
 	u64 clusters = (d->bytes + DISK_CLUSTER - 1) / DISK_CLUSTER;
@@ -198,7 +221,7 @@ static int open_overlay(struct disk *d, const struct disk_source *s, struct err 
 		len = lseek(d->overlay, 0, SEEK_END);
 	if (rc)
 		return rc;
-	return len > 0 ? adopt(d, s->overlay, &h, err) : write_header(d, &h, err);
+	return len > 0 ? adopt(d, s->overlay, &h, err) : new_overlay(d, s->overlay, &h, err);
 }
 
 int disk_open(struct disk *d, const struct disk_source *s, struct err *err)

@@ -20,6 +20,19 @@
 static char dir[] = "/tmp/hvf-disk-XXXXXX", base[64], overlay[64];
 static u8 model[BYTES];
 
+static unsigned n_names_synced;
+
+int __wrap_fsync(int fd); /* what the linker makes of fsync() */
+int __wrap_fsync(int fd)
+{
+	struct stat want, st;
+
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(stat(dir, &want), 0);
+	n_names_synced += st.st_dev == want.st_dev && st.st_ino == want.st_ino;
+	return 0;
+}
+
 static int set_up(void **state)
 {
 	FILE *f;
@@ -117,6 +130,7 @@ static void test_kept(void **state)
 	struct disk d;
 
 	(void)state;
+	n_names_synced = 0;
 	srand(2);
 	for (int i = 0; i < 4; i++) {
 		assert_int_equal(disk_open(&d, &s, NULL), 0);
@@ -128,6 +142,7 @@ static void test_kept(void **state)
 		disk_close(&d);
 		assert_base_untouched();
 	}
+	assert_int_equal(n_names_synced, 1); /* when it was made */
 	/* sparse: little was written to the first cluster alone */
 	assert_int_equal(stat(overlay, &st), 0);
 	assert_true(st.st_blocks * 512 <= (off_t)(BYTES + 2 * OVERLAY_HEADER + 2 * DISK_CLUSTER));
