@@ -281,9 +281,9 @@ class Daemon:
             self.trace_info(trace)), timeout)
 
     def journals(self):
-        """Files left in the state directory that are not empty."""
+        """Notes of changes in guests that are left in the state directory: files that are not empty."""
         return [p for p in self.state_dir.rglob("*")
-                if p.is_file() and p.stat().st_size and p.name != "audit.jsonl"]
+                if p.is_file() and p.stat().st_size and p.name not in ("audit.jsonl", "last-trace")]
 
     # the command
 
