@@ -148,7 +148,8 @@ static void take_number(json_t *doc, const char *key, u64 min, u64 max, u64 *ret
 
 int body_guest_parse(const char *data, size_t len, struct body_guest *ret, struct problem *p)
 {
-	static const char *const known[] = { "target", "name", "boot_timeout_ns", NULL };
+	static const char *const known[] = { "target", "name", "boot_timeout_ns", "window_limit_ns",
+					     NULL };
 	struct body_guest b = { 0 };
 	json_t *v;
 	int r;
@@ -170,6 +171,8 @@ int body_guest_parse(const char *data, size_t len, struct body_guest *ret, struc
 			p, "/name",
 			"must have only letters, digits, '.', '_', '-', and start with none of '.-'");
 	take_number(b.doc, "boot_timeout_ns", NSEC_PER_SEC, BODY_MAX_BOOT, &b.boot_ns, p);
+	take_number(b.doc, "window_limit_ns", BODY_MIN_WINDOW, BODY_MAX_WINDOW, &b.window_limit_ns,
+		    p);
 	if (p->n_errors) {
 		body_guest_deinit(&b);
 		return -EINVAL;

@@ -24,6 +24,8 @@
 #define BODY_MIN_STRING    8u
 #define BODY_MAX_STRING    4096u
 #define BODY_MAX_BOOT      (3600 * NSEC_PER_SEC)
+#define BODY_MIN_WINDOW    NSEC_PER_MSEC
+#define BODY_MAX_WINDOW    NSEC_PER_SEC
 #define BODY_MAX_STACK     64
 #define BODY_MAX_THRESHOLD (3600 * NSEC_PER_SEC)
 
@@ -33,6 +35,7 @@ struct body_guest {
 	const char *target;
 	const char *name; /* NULL when not given */
 	u64 boot_ns; /* start it and hold it; 0 when not given */
+	u64 window_limit_ns; /* 0 when not given */
 };
 
 /* POST /v1/guests/{g}/traces. Strings live in @doc. */

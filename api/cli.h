@@ -76,6 +76,8 @@ void cli_text(FILE *f, const char *s);
 const char *cli_closest(const char *word, const char *const *words, size_t n);
 /** cli_duration - "5", "5s", "500ms", "20us", "100ns", "2m", "1h"; false when it is none of that */
 bool cli_duration(const char *text, u64 *ns_ret);
+/** cli_window_limit - of @verb's option --window-limit. Return: -1 to go on, or the exit status. */
+int cli_window_limit(const char *verb, const char *text, u64 *ns_ret);
 /** cli_size - "512M", "2G", "524288K", bytes without a letter */
 bool cli_size(const char *text, u64 *bytes_ret);
 /** cli_flush - write out stdout; a failure (a full disk) is reported. Return: exit status. */

@@ -177,17 +177,24 @@ static char *absolute_target(const char *target)
 int cli_attach(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "name", required_argument, NULL, 'n' },
+					       { "window-limit", required_argument, NULL, 'w' },
 					       CLI_COMMON_LONG,
 					       { NULL, 0, NULL, 0 } };
 	const char *name = NULL, *operand;
+	u64 limit_ns = 0;
 	_cleanup_free_ char *target = NULL;
 	json_t *doc;
 	int opt, status;
 
 	while ((opt = getopt_long(argc, argv, CLI_COMMON_SHORT, longs, NULL)) != -1) {
+		status = -1;
 		if (opt == 'n')
 			name = optarg;
-		else if ((status = cli_common_option(c, argv[0], opt, optarg)) != -1)
+		else if (opt == 'w')
+			status = cli_window_limit(argv[0], optarg, &limit_ns);
+		else
+			status = cli_common_option(c, argv[0], opt, optarg);
+		if (status != -1)
 			return status == CLI_HELP_SHOWN ? CLI_OK : status;
 	}
 	operand = one_operand(argv[0], argc, argv, "target");
@@ -197,7 +204,10 @@ int cli_attach(struct cli *c, int argc, char **argv)
 	if (!target)
 		return CLI_FAILED;
 	status = cli_request(c, "POST", "/v1/guests",
-			     json_pack("{s:s, s:s*}", "target", target, "name", name), &doc);
+			     json_pack("{s:s, s:s*, s:o*}", "target", target, "name", name,
+				       "window_limit_ns",
+				       limit_ns ? json_integer((json_int_t)limit_ns) : NULL),
+			     &doc);
 	if (status != CLI_OK)
 		return status;
 	if (c->json) {
@@ -238,7 +248,7 @@ static void print_times(const json_t *doc, const json_t *windows)
 	if (number(windows, "count"))
 		printf(", last %.3f ms, longest %.3f ms, %.3f ms together", ms(windows, "last_ns"),
 		       ms(windows, "max_ns"), ms(windows, "total_ns"));
-	putchar('\n');
+	printf("\n%-14s%.3f ms\n", "window limit", ms(windows, "limit_ns"));
 }
 
 static void print_info(const json_t *doc)

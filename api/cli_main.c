@@ -69,6 +69,7 @@ static const struct cli_verb verbs[] = {
 	  "  --accel WHAT    kvm (our own VMM), tcg (QEMU), or auto: KVM if it runs kernel code at speed\n"
 	  "  --name G        how to call it\n"
 	  "  --timeout T     how long the kernel may take to come up; default 120s\n"
+	  "  --window-limit T    as of attach\n"
 	  "  --keep          leave the guest running when this is interrupted before it is attached\n"
 	  "  --trace-from-boot   hold the guest before its first initcall, trace it from there on; with the\n"
 	  "                  options of trace, or with -o FILE of record; KVM only\n"
@@ -76,10 +77,11 @@ static const struct cli_verb verbs[] = {
 	  "-l do_one_initcall --args --retval -o boot.hvft\n"
 	  "  hvftrace report boot.hvft --format initcalls\n",
 	  cli_run },
-	{ "attach", "TARGET [--name G]", "attach a running guest",
+	{ "attach", "TARGET [OPTION]...", "attach a running guest",
 	  "  TARGET          libvirt:URI/DOMAIN, qemu:QMP-SOCKET or pid:VMM-PID; DOMAIN is a name or\n"
 	  "                  a UUID\n"
 	  "  --name G        how to call it; otherwise a name is derived from TARGET\n"
+	  "  --window-limit T    for how long all vCPUs should be stopped at a time; default 10ms\n"
 	  "\n  hvftrace attach libvirt:qemu:///system/web1"
 	  "\n  hvftrace attach qemu:/run/vm/web1.qmp --name web1\n",
 	  cli_attach },

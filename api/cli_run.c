@@ -23,6 +23,7 @@
 enum {
 	OPT_FROM_BOOT = 512, /* above those of cli_options.h */
 	OPT_NAME,
+	OPT_WINDOW_LIMIT,
 };
 
 /* Set by signals; the second one does not wait for anything. */
@@ -62,6 +63,7 @@ struct run_args {
 	const struct vmm_kind *vmm;
 	const char *accel;
 	u64 timeout_ns;
+	u64 window_limit_ns; /* 0: the daemon's */
 	bool keep;
 	bool from_boot; /* --trace-from-boot */
 	bool traces; /* options of a trace were given */
@@ -88,6 +90,8 @@ static int take_number(const char *verb, int opt, struct run_args *a)
 					 "--memory takes 512M, 2G ..., at least 32M, not \"%s\"",
 					 optarg);
 		return -1;
+	case OPT_WINDOW_LIMIT:
+		return cli_window_limit(verb, optarg, &a->window_limit_ns);
 	default:
 		if (!cli_duration(optarg, &a->timeout_ns))
 			return cli_usage(verb, "--timeout takes 120, 30s, 2m ..., not \"%s\"",
@@ -164,6 +168,7 @@ static int take_option(struct cli *c, const char *verb, int opt, struct run_args
 	case 'c':
 	case 'm':
 	case 't':
+	case OPT_WINDOW_LIMIT:
 		return take_number(verb, opt, a);
 	default: /* of trace and record, or common to all */
 		a->traces = a->traces || (opt != 's' && opt != 'J' && opt != 'h' && opt != '?');
@@ -224,6 +229,7 @@ static int parse(struct cli *c, int argc, char **argv, struct run_args *a)
 		{ "name", required_argument, NULL, OPT_NAME },
 		{ "trace-from-boot", no_argument, NULL, OPT_FROM_BOOT },
 		{ "timeout", required_argument, NULL, 't' },
+		{ "window-limit", required_argument, NULL, OPT_WINDOW_LIMIT },
 		{ "keep", no_argument, NULL, 'K' },
 		{ "format", required_argument, NULL, OPT_FORMAT },
 		{ "output", required_argument, NULL, 'o' },
@@ -383,6 +389,9 @@ static int attach(struct cli *c, const struct run_args *a, const struct guest_vm
 		if (a->from_boot)
 			json_object_set_new(body, "boot_timeout_ns",
 					    json_integer((json_int_t)a->timeout_ns));
+		if (a->window_limit_ns)
+			json_object_set_new(body, "window_limit_ns",
+					    json_integer((json_int_t)a->window_limit_ns));
 		status = cli_call(c, "POST", "/v1/guests", body, &r);
 		if (status != CLI_OK)
 			break;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* Words and numbers of the command: messages, durations, tables. See cli.h. */
+#include "api/body.h"
 #include "api/cli.h"
 
 #include <errno.h>
@@ -144,6 +145,13 @@ bool cli_duration(const char *text, u64 *ns_ret)
 			return !__builtin_mul_overflow(n, units[i].ns, ns_ret) && n;
 	}
 	return false;
+}
+
+int cli_window_limit(const char *verb, const char *text, u64 *ns_ret)
+{
+	if (cli_duration(text, ns_ret) && *ns_ret >= BODY_MIN_WINDOW && *ns_ret <= BODY_MAX_WINDOW)
+		return -1;
+	return cli_usage(verb, "--window-limit takes 1ms to 1s, not \"%s\"", text);
 }
 
 bool cli_size(const char *text, u64 *bytes_ret)

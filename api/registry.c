@@ -219,10 +219,10 @@ static int check_target(const char *target, struct err *err)
 		       "\"%.100s\" names no guest: the socket's path must be absolute", target);
 }
 
-int registry_attach(struct registry *reg, const char *target, const char *name, u64 boot_ns,
-		    struct guest_entry **ret, struct err *err)
+int registry_attach(struct registry *reg, const char *target, const char *name,
+		    const struct guest_opts *opts, struct guest_entry **ret, struct err *err)
 {
-	struct guest_opts opts = { .state_dir = reg->state_dir, .boot_ns = boot_ns };
+	struct guest_opts own = *opts;
 	struct timespec now;
 	struct guest_entry *e;
 	int r;
@@ -244,7 +244,8 @@ int registry_attach(struct registry *reg, const char *target, const char *name, 
 		free(e);
 		return r;
 	}
-	r = guest_attach(target, &opts, &e->guest, err);
+	own.state_dir = reg->state_dir;
+	r = guest_attach(target, &own, &e->guest, err);
 	clock_gettime(CLOCK_REALTIME, &now);
 	pthread_mutex_lock(&reg->lock);
 	if (r < 0) {

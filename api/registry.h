@@ -107,13 +107,14 @@ void registry_release_held(struct registry *reg, u64 ns);
  * registry_attach - attach a guest and keep it
  * @target: a "qemu:" one with an absolute path; anything else that is wrong with it is the engine's to say
  * @name:   NULL derives one from @target
- * @boot_ns: as struct guest_opts
+ * @opts:   as guest_attach(); the state directory is the registry's
  *
  * Return: 0, *ret has a user; -EINVAL a relative path (target.syntax); -EEXIST the name is taken
  * (conflict); -EBUSY (guest.already_attached); or what guest_attach() returns.
  */
 must_check int registry_attach(struct registry *reg, const char *target, const char *name,
-			       u64 boot_ns, struct guest_entry **ret, struct err *err);
+			       const struct guest_opts *opts, struct guest_entry **ret,
+			       struct err *err);
 
 /**
  * registry_detach - detach a guest and forget it

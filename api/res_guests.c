@@ -10,12 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static json_t *windows_doc(const struct vm_windows *w)
+static json_t *windows_doc(const struct guest_info *i)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "count", (json_int_t)w->count, "last_ns",
-			 (json_int_t)w->last_ns, "max_ns", (json_int_t)w->max_ns, "total_ns",
-			 (json_int_t)w->total_ns, "write_max_ns", (json_int_t)w->write_max_ns,
-			 "write_total_ns", (json_int_t)w->write_total_ns);
+	const struct vm_windows *w = &i->windows;
+
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "count", (json_int_t)w->count,
+			 "last_ns", (json_int_t)w->last_ns, "max_ns", (json_int_t)w->max_ns,
+			 "total_ns", (json_int_t)w->total_ns, "write_max_ns",
+			 (json_int_t)w->write_max_ns, "write_total_ns",
+			 (json_int_t)w->write_total_ns, "limit_ns", (json_int_t)i->window_limit_ns);
 }
 
 static json_t *agent_doc(const struct guest_info *i)
@@ -62,10 +65,10 @@ json_t *guest_doc(struct guest_entry *g)
 			       "functions", (json_int_t)i.n_functions, "traceable",
 			       (json_int_t)i.n_traceable, "in_use", (json_int_t)i.n_in_use,
 			       "modules", (json_int_t)i.n_modules, "armed", (json_int_t)i.n_armed));
-	json_object_update_new(
-		doc, json_pack("{s:I, s:I, s:o, s:o, s:o}", "find_ns", (json_int_t)i.find_ns,
-			       "lend_ns", (json_int_t)i.lend_ns, "agent", agent_doc(&i), "windows",
-			       windows_doc(&i.windows), "traces", trace_ids(g)));
+	json_object_update_new(doc, json_pack("{s:I, s:I, s:o, s:o, s:o}", "find_ns",
+					      (json_int_t)i.find_ns, "lend_ns",
+					      (json_int_t)i.lend_ns, "agent", agent_doc(&i),
+					      "windows", windows_doc(&i), "traces", trace_ids(g)));
 	if (!json_object_get(doc, "banner") || !json_object_get(doc, "traces")) {
 		json_decref(doc);
 		return NULL;
@@ -112,6 +115,7 @@ void res_guests_list(struct request *rq)
 void res_guests_create(struct request *rq)
 {
 	struct guest_entry *g;
+	struct guest_opts opts = { 0 };
 	struct body_guest b;
 	struct err err = { 0 };
 	struct problem p;
@@ -121,7 +125,9 @@ void res_guests_create(struct request *rq)
 		request_problem(rq, &p);
 		return;
 	}
-	r = registry_attach(server_registry(rq->srv), b.target, b.name, b.boot_ns, &g, &err);
+	opts.boot_ns = b.boot_ns;
+	opts.window_limit_ns = b.window_limit_ns;
+	r = registry_attach(server_registry(rq->srv), b.target, b.name, &opts, &g, &err);
 	body_guest_deinit(&b);
 	if (r < 0) {
 		request_error(rq, &err);

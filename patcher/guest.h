@@ -45,6 +45,7 @@ struct guest_info {
 	bool agent_loaded;
 	u64 agent_text, agent_data, agent_bytes;
 	struct vm_windows windows;
+	u64 window_limit_ns;
 };
 
 struct guest_restore {

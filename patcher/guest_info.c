@@ -63,6 +63,7 @@ void guest_info(struct guest *g, struct guest_info *ret)
 	ret->n_armed = g->n_armed;
 	ret->find_ns = g->find_ns;
 	ret->lend_ns = g->lend_ns;
+	ret->window_limit_ns = g->window_limit_ns;
 	ret->agent_loaded = g->agent.loaded;
 	ret->agent_text = g->agent.text;
 	ret->agent_data = g->agent.data;

@@ -135,6 +135,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	if (fake_is(g, "fake-gate"))
 		fake_gate();
 	g->held = opts->boot_ns;
+	g->window_limit_ns = opts->window_limit_ns ? opts->window_limit_ns : 10000000;
 	snprintf(g->target, sizeof(g->target), "%s", target);
 	pthread_mutex_init(&g->lock, NULL);
 	for (size_t i = 0; i < FAKE_FUNCTIONS; i++)
@@ -218,6 +219,7 @@ void guest_info(struct guest *g, struct guest_info *ret)
 		.agent_data = 0xffffc90000200000,
 		.agent_bytes = 8 << 20,
 		.windows = g->windows,
+		.window_limit_ns = g->window_limit_ns,
 	};
 	memcpy(ret->target, g->target, MIN(sizeof(ret->target) - 1, strlen(g->target)));
 	pthread_mutex_unlock(&g->lock);

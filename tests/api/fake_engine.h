@@ -24,6 +24,7 @@ struct guest {
 	bool has_trace, agent_loaded, held;
 	unsigned n_stops; /* trace_stop() calls so far */
 	struct vm_windows windows;
+	u64 window_limit_ns;
 };
 
 /** fake_code - the error code called @name; ERR_CODE_MAX when there is none */

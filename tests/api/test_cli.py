@@ -159,6 +159,14 @@ class Usage(CliCase):
 
 
 class Guests(CliCase):
+    def test_window_limit(self):
+        self.out("attach", "qemu:/fake", "--name", "web1", "--window-limit", "2500us")
+        self.assertIn("\nwindow limit  2.500 ms\n", self.out("info", "web1"))
+        for bad in ("0", "999us", "1001ms", "soon"):
+            for verb in (("attach", "qemu:/fake-2"), ("run", "--kernel", "/bin/sh")):
+                self.fails(*verb, "--window-limit", bad, status=2,
+                           words=(f'--window-limit takes 1ms to 1s, not "{bad}"',))
+
     def test_attach_info_detach(self):
         self.assertEqual(self.out("attach", "qemu:/fake", "--name", "web1"),
                          "web1: Linux 6.1.0-fake, 2 vCPUs (tcg), 980 functions, found in 34 ms\n")
@@ -166,7 +174,7 @@ class Guests(CliCase):
         self.assertIn("release       6.1.0-fake\n", info)
         self.assertIn("functions     1000, 980 can be traced, 10 in use by the guest, 0 armed\n", info)
         self.assertIn("find time     34.000 ms\nlend time     no memory was lent yet\n"
-                      "stop windows  0\n", info)
+                      "stop windows  0\nwindow limit  10.000 ms\n", info)
         self.d.trace("web1")
         self.assertIn("lend time     5.250 ms\n"
                       "stop windows  1, last 2.500 ms, longest 3.000 ms, 2.500 ms together\n",

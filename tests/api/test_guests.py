@@ -28,6 +28,14 @@ class Guests(DaemonCase):
         self.problem(self.d.request("GET", "/v1/guests/web1"), 404, "not_found")
         self.problem(self.d.request("DELETE", "/v1/guests/web1"), 404, "not_found")
 
+    def test_window_limit(self):
+        for ns in (10**6 - 1, 10**9 + 1, "10ms", None):
+            r = self.d.request("POST", "/v1/guests", {"target": "qemu:/fake", "window_limit_ns": ns})
+            self.problem(r, 400, "bad_request")
+        for name, more, limit in (("a", {}, 10**7), ("b", {"window_limit_ns": 10**6}, 10**6)):
+            r = self.d.request("POST", "/v1/guests", {"target": f"qemu:/{name}/fake", "name": name, **more})
+            self.assertEqual((r.status, r.body["windows"]["limit_ns"]), (201, limit))
+
     def test_held_at_boot(self):
         for ns in (1, "1s", 3601 * 10**9):
             r = self.d.request("POST", "/v1/guests", {"target": "qemu:/fake", "boot_timeout_ns": ns})
