@@ -45,6 +45,15 @@ class Bare:
         return vmm("--kernel", self.kernel, *args)
 
 
+class Vmm(subprocess.Popen):
+    """A VMM in the background, which is not waited for when the test has failed."""
+
+    def __exit__(self, kind, *more):
+        if kind:
+            self.kill()
+        super().__exit__(kind, *more)
+
+
 def vmm(*args):
     return subprocess.run([binary("hvftrace-vmm"), *args], stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
@@ -146,9 +155,9 @@ def test_what_is_typed():
         path = f"{g.dir.name}/input"
         with socket.socket(socket.AF_UNIX) as stale:
             stale.bind(path)
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", path],
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             text=True, preexec_fn=die_with_parent)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", path],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, preexec_fn=die_with_parent)
         for part in ("one", "twoq"):
             wait_for("it listens", lambda part=part: send(path, part))
         out, err = p.communicate(timeout=60)
@@ -162,12 +171,25 @@ def test_what_is_typed():
 
 def send(path, text):
     with socket.socket(socket.AF_UNIX) as s:
-        try:
-            s.connect(path)
-        except (ConnectionRefusedError, FileNotFoundError):
+        if not connects(s, path):
             return False
         s.sendall(text.encode())
         return True
+
+
+def connects(s, path):
+    try:
+        s.connect(path)
+    except (ConnectionRefusedError, FileNotFoundError):
+        return False
+    return True
+
+
+def type_to(path):
+    """A client of the console's input; the socket comes after the control socket."""
+    s = socket.socket(socket.AF_UNIX)
+    wait_for("it takes what is typed", lambda: connects(s, path))
+    return s
 
 
 def confined(pid):
@@ -178,8 +200,8 @@ def confined(pid):
 def test_signals_and_daemon():
     need_kvm()
     with Bare(LOOPS) as g:
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--pidfile", f"{g.dir.name}/pid"],
-                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--pidfile", f"{g.dir.name}/pid"],
+                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent)
         pidfile = pathlib.Path(g.dir.name, "pid")
         wait_for("it runs", lambda: pidfile.exists() and pidfile.read_text())
         if is_release():
@@ -208,8 +230,8 @@ def test_ends_while_nobody_reads():
     """Its output goes to a full pipe that nobody reads: it ends in time, and says what was lost."""
     need_kvm()
     with Bare(FLOODS) as g:
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel], stdin=subprocess.DEVNULL,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel], stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
         with p:
             size = fcntl.fcntl(p.stdout, fcntl.F_GETPIPE_SZ)
             wait_for("the pipe is full", lambda: unread(p.stdout) == size)
@@ -227,15 +249,14 @@ def test_lives():
     """A reset brings the guest back in the same process, memory and devices as at its start; it is told."""
     need_kvm()
     with Bare(LIVES) as g:
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", f"{g.dir.name}/input",
-                              "--control", f"{g.dir.name}/control", "--triple-fault", "reset", "--cpus", "3",
-                              "--memory", "4G"],
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             preexec_fn=die_with_parent)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--input", f"{g.dir.name}/input",
+                 "--control", f"{g.dir.name}/control", "--triple-fault", "reset", "--cpus", "3",
+                 "--memory", "4G"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                preexec_fn=die_with_parent)
         with p:
             c = Control(f"{g.dir.name}/control")
-            keyboard = socket.socket(socket.AF_UNIX)
-            keyboard.connect(f"{g.dir.name}/input")
+            keyboard = type_to(f"{g.dir.name}/input")
             # it is heard from now on: what is told before somebody was let in, nobody is told
             assert c.ask("status").startswith("ok life 1 ")
             life, said = 1, []
@@ -282,14 +303,13 @@ def test_memory_that_is_lent():
     """Memory above RAM: there for the guest only while it is lent, and new each time; also after a reset."""
     need_kvm()
     with Bare(ABOVE) as g:
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--memory", "16M", "--input",
-                              f"{g.dir.name}/input", "--control", f"{g.dir.name}/control"],
-                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             preexec_fn=die_with_parent)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--memory", "16M", "--input",
+                 f"{g.dir.name}/input", "--control", f"{g.dir.name}/control"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                preexec_fn=die_with_parent)
         with p:
             c = Control(f"{g.dir.name}/control")
-            keyboard = socket.socket(socket.AF_UNIX)
-            keyboard.connect(f"{g.dir.name}/input")
+            keyboard = type_to(f"{g.dir.name}/input")
 
             def say(what, expect):
                 keyboard.sendall(what)
@@ -328,9 +348,9 @@ def test_what_waits_is_lent_memory():
     """Whoever waits to be started is traced from boot: it is lent from the start."""
     need_kvm()
     with Bare(LOOPS) as g:
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--wait", "--no-reboot",
-                              "--control", f"{g.dir.name}/control"], stdin=subprocess.DEVNULL,
-                             preexec_fn=die_with_parent)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--wait", "--no-reboot",
+                 "--control", f"{g.dir.name}/control"], stdin=subprocess.DEVNULL,
+                preexec_fn=die_with_parent)
         with p:
             wait_for("it waits", lambda: ") T " in pathlib.Path(f"/proc/{p.pid}/stat").read_text())
             assert len(spare_maps(p.pid)) == 1
@@ -348,9 +368,9 @@ def test_what_waits_is_lent_memory():
 def test_control_ends_it():
     need_kvm()
     with Bare(LOOPS) as g:
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel,
-                              "--control", f"{g.dir.name}/control"],
-                             stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel,
+                 "--control", f"{g.dir.name}/control"],
+                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, preexec_fn=die_with_parent)
         with p:
             c = Control(f"{g.dir.name}/control")
             more = [Control(f"{g.dir.name}/control") for _ in range(7)]
@@ -401,8 +421,8 @@ def test_disks_are_locked_for_qemu_too():
         for ours, reads, writes in ((f"{disk}", False, False), (f"{disk},readonly", True, False),
                                     (f"{disk},cow", True, False)):
             pidfile = pathlib.Path(g.dir.name, "pid")
-            p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--pidfile", pidfile,
-                                  "--disk", ours], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+            p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--pidfile", pidfile,
+                     "--disk", ours], stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
             wait_for("it runs", lambda f=pidfile: f.exists() and f.read_text())
             assert qemu_takes(disk, "readonly=on") == reads, ours
             assert qemu_takes(disk) == writes, ours
@@ -440,11 +460,11 @@ def test_acpi_tables_compile():
     with Bare(LOOPS) as g:
         disk = pathlib.Path(g.dir.name) / "disk"
         disk.write_bytes(bytes(1 << 20))
-        p = subprocess.Popen([binary("hvftrace-vmm"), "--kernel", g.kernel, "--cpus", "4",
-                              "--disk", f"{disk},readonly", "--disk", f"{disk},cow",
-                              "--append", "console=hvc0",
-                              "--vsock", f"{g.dir.name}/vsock", "--control", f"{g.dir.name}/control"],
-                             stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--cpus", "4",
+                 "--disk", f"{disk},readonly", "--disk", f"{disk},cow",
+                 "--append", "console=hvc0",
+                 "--vsock", f"{g.dir.name}/vsock", "--control", f"{g.dir.name}/control"],
+                stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         with p:
             assert Control(f"{g.dir.name}/control").ask("status").startswith("ok")
             tables = acpi_tables(low_memory(p.pid))
