@@ -150,7 +150,7 @@ static void recover_begin(struct recovering *r)
 		log_error("no thread to put guests back");
 }
 
-/* true: it runs no more. */
+/* true: it runs no more. @srv: who tells of it; NULL for nobody any more */
 static bool recover_ended(struct recovering *r, struct server *srv)
 {
 	if (!r->runs)
@@ -159,16 +159,17 @@ static bool recover_ended(struct recovering *r, struct server *srv)
 		return false;
 	pthread_join(r->thread, NULL);
 	r->runs = false;
-	tell_restored(srv, r->n);
+	if (srv)
+		tell_restored(srv, r->n);
 	return true;
 }
 
-static bool recover_wait(struct recovering *r, struct server *srv)
+static bool recover_wait(struct recovering *r)
 {
 	const struct timespec step = { .tv_nsec = 20 * 1000 * 1000 };
 	u64 until = monotonic_ns() + RECOVER_STOP_NS;
 
-	while (!recover_ended(r, srv)) {
+	while (!recover_ended(r, NULL)) {
 		if (monotonic_ns() > until) {
 			log_error("a guest does not let itself be put back; the journal stays");
 			return false;
@@ -178,16 +179,12 @@ static bool recover_wait(struct recovering *r, struct server *srv)
 	return true;
 }
 
-/* Return: is everything that dead daemons left put back by now? */
-static bool wait_for_signal(const char *state_dir, struct server *srv, const sigset_t *signals)
+static void wait_for_signal(struct recovering *r, struct server *srv, const sigset_t *signals)
 {
-	static struct recovering one; /* its thread may still be there when we are not */
 	const struct timespec again = { .tv_sec = LOOK_S };
-	struct recovering *r = &one;
 	unsigned looked = 0;
 	int sig;
 
-	snprintf(r->state_dir, sizeof(r->state_dir), "%s", state_dir);
 	/* what a daemon that died left in guests; who asks for one of these meanwhile does it himself */
 	recover_begin(r);
 	do {
@@ -199,16 +196,24 @@ static bool wait_for_signal(const char *state_dir, struct server *srv, const sig
 		looked += LOOK_S;
 		if (recover_ended(r, srv) && looked % RECOVER_AGAIN_S == 0 &&
 		    (registry_left_behind(server_registry(srv)) || !r->all ||
-		     guest_any_saved(state_dir)))
+		     guest_any_saved(r->state_dir)))
 			recover_begin(r);
 	} while (sig < 0);
 	log_info("SIG%s: putting everything back", sigabbrev_np(sig));
-	if (!recover_wait(r, srv))
+}
+
+/*
+ * What dead daemons left, once our own guests are back, which that must not hold up. @again: we left something
+ * ourselves. Return: is everything put back by now?
+ */
+static bool recover_rest(struct recovering *r, bool again)
+{
+	if (!recover_wait(r))
 		return false;
-	if (r->all && !registry_left_behind(server_registry(srv)))
+	if (r->all && !again)
 		return true;
 	recover_begin(r);
-	return recover_wait(r, srv) && r->all;
+	return recover_wait(r) && r->all;
 }
 
 /*
@@ -225,9 +230,10 @@ static int run(const struct daemon_options *o, const sigset_t *signals, bool *un
 	_cleanup_(tls_unload) struct tls_files tls = { 0 };
 	struct listen_socket sockets[SERVER_MAX_LISTEN] = { 0 };
 	_cleanup_close_ int lock = -1;
+	static struct recovering rec; /* its thread may still be there when we are not */
 	struct server *srv = NULL;
 	unsigned n_failed;
-	bool recovered = true;
+	bool recovered = true, left;
 	size_t n = 0;
 	int r;
 
@@ -245,11 +251,15 @@ static int run(const struct daemon_options *o, const sigset_t *signals, bool *un
 	if (r == 0)
 		r = serve(sockets, n, srv, err);
 	if (r == 0) {
+		snprintf(rec.state_dir, sizeof(rec.state_dir), "%s", o->state_dir);
 		systemd_notify("READY=1");
-		recovered = wait_for_signal(o->state_dir, srv, signals);
+		wait_for_signal(&rec, srv, signals);
 	}
 	systemd_notify("STOPPING=1");
+	left = r == 0 && registry_left_behind(server_registry(srv));
 	n_failed = server_destroy(srv, unended_ret);
+	if (r == 0)
+		recovered = recover_rest(&rec, left);
 	for (size_t i = 0; i < n; i++)
 		listen_close(&sockets[i]);
 	if (r == 0 && n_failed)

@@ -6,6 +6,7 @@
 #include "api/events.h"
 #include "api/names.h"
 #include "api/registry_impl.h"
+#include "api/systemd.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #define LOG_PREFIX "registry"
@@ -18,6 +19,9 @@
 #include <time.h>
 
 #define ATTACH_ENDS_NS (20 * NSEC_PER_SEC)
+#define CLOSE_AT_ONCE  16u
+#define CLOSE_LONGER \
+	"EXTEND_TIMEOUT_USEC=120000000" /* sd_notify(3); what the unit allows from the start */
 
 int registry_create(const char *state_dir, struct hub *hub, struct events *events,
 		    struct registry **ret, struct err *err)
@@ -48,16 +52,26 @@ int registry_create(const char *state_dir, struct hub *hub, struct events *event
 	return 0;
 }
 
+static struct guest_entry *find_guest(struct registry *reg, const char *name)
+{
+	struct guest_entry *g;
+
+	for (g = reg->guests; g && strcmp(g->name, name) != 0; g = g->next)
+		;
+	return g;
+}
+
 /* One that can be detached now, if there is one such that nobody would be waited for. */
 static struct guest_entry *find_ready(const struct registry *reg)
 {
 	struct guest_entry *used = NULL;
 
 	for (struct guest_entry *g = reg->guests; g; g = g->next) {
-		if (g->state == ENTRY_READY && !g->users)
+		if (g->state != ENTRY_READY || g->taken)
+			continue;
+		if (!g->users)
 			return g;
-		if (g->state == ENTRY_READY && !used)
-			used = g;
+		used = used ? used : g;
 	}
 	return used;
 }
@@ -72,32 +86,74 @@ static bool all_opening(const struct registry *reg)
 }
 
 /*
- * The name of a guest that can be detached now; waits while there are only others, but no longer than
- * ATTACH_ENDS_NS for some that are all still being attached.
+ * The name of a guest that can be detached now, for the caller alone; waits while there are only others, but no
+ * longer than ATTACH_ENDS_NS for some that are all still being attached.
  */
 static bool next_to_close(struct registry *reg, char name_ret[NAME_MAX_BYTES + 1])
 {
-	u64 until_ns = monotonic_ns() + ATTACH_ENDS_NS;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
-				  .tv_nsec = (long)(until_ns % NSEC_PER_SEC) };
+	struct timespec until;
 	struct guest_entry *g = NULL;
+	u64 until_ns = 0;
 	int r = 0;
 
 	pthread_mutex_lock(&reg->lock);
-	reg->closing = true;
 	while (reg->guests && r != ETIMEDOUT) {
 		g = find_ready(reg);
 		if (g) {
+			g->taken = true;
 			memcpy(name_ret, g->name, sizeof(g->name));
 			break;
 		}
-		if (all_opening(reg))
-			r = pthread_cond_timedwait(&reg->changed, &reg->lock, &until);
-		else
+		if (!all_opening(reg)) {
+			until_ns = 0;
 			pthread_cond_wait(&reg->changed, &reg->lock);
+			continue;
+		}
+		until_ns = until_ns ? until_ns : monotonic_ns() + ATTACH_ENDS_NS;
+		until.tv_sec = (time_t)(until_ns / NSEC_PER_SEC);
+		until.tv_nsec = (long)(until_ns % NSEC_PER_SEC);
+		r = pthread_cond_timedwait(&reg->changed, &reg->lock, &until);
 	}
 	pthread_mutex_unlock(&reg->lock);
 	return g;
+}
+
+/* It could not be detached. Is somebody else at it? If he gives up, it is there to be taken again. */
+static bool leave_to_others(struct registry *reg, const char *name)
+{
+	struct guest_entry *g;
+
+	pthread_mutex_lock(&reg->lock);
+	g = find_guest(reg, name);
+	if (g)
+		g->taken = false;
+	pthread_mutex_unlock(&reg->lock);
+	return g;
+}
+
+struct closing {
+	struct registry *reg;
+	atomic_uint n_failed;
+};
+
+static void *close_guests(void *arg)
+{
+	struct closing *c = arg;
+	char name[NAME_MAX_BYTES + 1];
+
+	while (next_to_close(c->reg, name)) {
+		struct guest_restore restore;
+		struct err err = { 0 };
+		int r = registry_detach(c->reg, name, true, &restore, &err);
+
+		/* as long as guests go back, nobody is to end us for taking long */
+		systemd_notify(CLOSE_LONGER);
+		if (r == 0 || leave_to_others(c->reg, name) || err.code == ERR_NOT_FOUND)
+			continue;
+		log_error("guest %s: %s (%s)", name, err.msg, err_code_name(err.code));
+		atomic_fetch_add(&c->n_failed, 1);
+	}
+	return NULL;
 }
 
 /* How many guests are still being attached. */
@@ -113,21 +169,26 @@ static unsigned tell_unended(struct registry *reg)
 	return n;
 }
 
+/* One that takes long, as a VMM that hangs does, must hold up no other: each has a thread, as far as there are enough. */
 unsigned registry_close(struct registry *reg, unsigned *n_unended_ret)
 {
-	struct guest_restore restore;
-	struct err err = { 0 };
-	unsigned n_failed = 0;
-	char name[NAME_MAX_BYTES + 1];
+	struct closing c = { .reg = reg };
+	pthread_t thread[CLOSE_AT_ONCE];
+	size_t n = 0, n_guests = 0;
 
-	while (next_to_close(reg, name)) {
-		if (registry_detach(reg, name, true, &restore, &err) == 0)
-			continue;
-		log_error("guest %s: %s (%s)", name, err.msg, err_code_name(err.code));
-		n_failed++;
-	}
+	pthread_mutex_lock(&reg->lock);
+	reg->closing = true;
+	for (struct guest_entry *g = reg->guests; g; g = g->next)
+		n_guests++;
+	pthread_mutex_unlock(&reg->lock);
+	while (n < CLOSE_AT_ONCE && n + 1 < n_guests &&
+	       !pthread_create(&thread[n], NULL, close_guests, &c))
+		n++;
+	close_guests(&c);
+	while (n)
+		pthread_join(thread[--n], NULL);
 	*n_unended_ret = tell_unended(reg);
-	return n_failed;
+	return c.n_failed;
 }
 
 void registry_destroy(struct registry *reg)
@@ -145,15 +206,6 @@ void guest_entry_unref(struct guest_entry *g)
 {
 	if (!--g->refs)
 		free(g);
-}
-
-static struct guest_entry *find_guest(struct registry *reg, const char *name)
-{
-	struct guest_entry *g;
-
-	for (g = reg->guests; g && strcmp(g->name, name) != 0; g = g->next)
-		;
-	return g;
 }
 
 static void unlink_guest(struct guest_entry *g)

@@ -44,6 +44,7 @@ struct guest_entry {
 	char target[NAME_MAX_TARGET + 1];
 	u64 attached_ns; /* host CLOCK_REALTIME */
 	bool gone_told, silent_told; /* watch.c */
+	bool taken; /* by a thread of registry_close(); the registry's lock */
 	unsigned snapshots; /* of its traces; the registry's lock */
 	struct guest *guest; /* for users only */
 };
@@ -86,7 +87,7 @@ must_check int registry_create(const char *state_dir, struct hub *hub, struct ev
 			       struct registry **ret, struct err *err);
 
 /**
- * registry_close - attach no more, stop every trace, detach every guest
+ * registry_close - attach no more, stop every trace, detach every guest, several at a time
  *
  * Streams see their traces end. Return: how many guests could not be put back (logged).
  * @n_unended_ret: so many attaches did not end in time (logged), and still use @reg

@@ -22,7 +22,7 @@
 must_check int systemd_sockets(struct listen_socket *ret, size_t max, size_t *n_ret,
 			       struct err *err);
 
-/** systemd_notify - tell the service manager @state, "READY=1" or "STOPPING=1"; nothing without one */
+/** systemd_notify - tell the service manager @state, as sd_notify(3) has it; nothing without one. Context: any thread */
 void systemd_notify(const char *state);
 
 #endif

@@ -9,6 +9,7 @@
  *   qemu:/fake-silent       its VMM does not answer while there is the file that HVFTRACE_FAKE_GATE names
  *   qemu:/fake-boots        not booted at the first two tries
  *   qemu:/fake-detach       detaching fails, guest.text_changed
+ *   qemu:/N/fake-together   detaching needs that FAKE_TOGETHER of them are detached at a time
  *   qemu:/err/CODE          attaching fails with this code
  *   pid:N                   as qemu:/fake if HVFTRACE_FAKE_PIDS is set, else target.no_process
  *   anything else           target.no_socket, or target.syntax
@@ -30,6 +31,7 @@
 #define DATA_BASE 0xffffffff82000000ull
 
 static atomic_uint boots; /* tries to attach qemu:/fake-boots */
+static atomic_uint together; /* of qemu:/N/fake-together, those that are being detached */
 
 enum err_code fake_code(const char *name)
 {
@@ -151,9 +153,20 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	return 0;
 }
 
+/* Return: are all there that are to be detached at a time? */
+static bool meet(void)
+{
+	struct timespec step = { .tv_nsec = 5000000 };
+
+	atomic_fetch_add(&together, 1);
+	for (int i = 0; atomic_load(&together) < FAKE_TOGETHER && i < 1000; i++)
+		nanosleep(&step, NULL);
+	return atomic_load(&together) >= FAKE_TOGETHER;
+}
+
 int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 {
-	bool fails = fake_is(g, "fake-detach");
+	bool fails = fake_is(g, "fake-detach") || (fake_is(g, "fake-together") && !meet());
 
 	*ret = (struct guest_restore){
 		.sites_restored = g->n_armed,
@@ -249,6 +262,11 @@ bool guest_any_saved(const char *state_dir)
 
 int guest_recover(const char *state_dir, u32 *n_ret, struct err *err)
 {
+	const char *gate = getenv("HVFTRACE_FAKE_RECOVERY"); /* it takes until there is this file */
+	struct timespec step = { .tv_nsec = 5000000 };
+
+	while (gate && access(gate, F_OK) < 0)
+		nanosleep(&step, NULL);
 	*n_ret = 0;
 	if (access(state_dir, W_OK) < 0)
 		return err_set(err, -EIO, ERR_JOURNAL, 0, "cannot write %.100s", state_dir);

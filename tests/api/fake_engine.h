@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #define FAKE_FUNCTIONS 1000
+#define FAKE_TOGETHER  8
 
 struct kernel {
 	struct ftrace_site sites[FAKE_FUNCTIONS];

@@ -5,6 +5,7 @@ import concurrent.futures
 import http.client
 import os
 import pathlib
+import re
 import signal
 import socket
 import stat
@@ -200,6 +201,27 @@ class Signals(TestCase):
             p, d.process = d.process, None
             self.assertEqual(p.wait(30), 0)
             self.assertIn("guest fake-gate: detached", d.log())
+
+    def test_guests_are_put_back_beside_each_other(self):
+        """Each of them takes until the others are at it, too; one after another they would fail."""
+        with Daemon() as d:
+            for i in range(8):
+                d.attach(f"{i}/fake-together", f"g{i}")
+            d.stop()
+            self.assertEqual(len(re.findall(r"guest g\d: detached", d.log())), 8)
+
+    def test_guests_do_not_wait_for_what_others_left(self):
+        """A guest that a dead daemon left and that hangs: those that are attached go back before it is waited for."""
+        with tempfile.TemporaryDirectory() as tmp:
+            gate = pathlib.Path(tmp, "gate")
+            with Daemon(env={"HVFTRACE_FAKE_RECOVERY": str(gate)}) as d:
+                d.attach()
+                d.process.send_signal(signal.SIGTERM)
+                until("it is detached", lambda: "guest g: detached" in d.log())
+                self.assertIsNone(d.process.poll(), "what others left is waited for")
+                gate.touch()
+                p, d.process = d.process, None
+                self.assertEqual(p.wait(30), 0)
 
     @unittest.skipUnless(os.environ.get("HVF_LONG") == "1", "it is given 20 s; HVF_LONG=1 asks for it")
     def test_an_attach_that_never_ends_is_given_up(self):

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import SLOW, TOP, CliCase, TestCase, until
+from harness import SLOW, TOP, CliCase, Daemon, TestCase, until
 
 
 def start(state, fds, env, listen=()):
@@ -72,6 +72,19 @@ class Activation(TestCase):
             self.assertEqual(ready.recv(64), b"STOPPING=1")
             self.assertIn(f"listening on unix:{d}/api", out)
             self.assertTrue(pathlib.Path(d, "api").exists(), "the manager's own file stays")
+
+    def test_more_time_to_stop(self):
+        """As long as guests go back, the manager is asked for more time than the unit has."""
+        with tempfile.TemporaryDirectory() as tmp:
+            told = self.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            told.bind(f"{tmp}/notify")
+            told.settimeout(30 * SLOW)
+            with Daemon(env={"NOTIFY_SOCKET": f"{tmp}/notify"}) as d:
+                for name in ("g", "h"):
+                    d.attach(f"{name}/fake", name)
+                d.stop()
+            for words in (rb"READY=1", rb"STOPPING=1", *[rb"EXTEND_TIMEOUT_USEC=\d{8,}"] * 2):
+                self.assertRegex(told.recv(64), words)
 
     def test_capabilities(self):
         """What the unit leaves the daemon, a container gives it, and the manual explains."""
