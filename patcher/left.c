@@ -19,35 +19,40 @@
 #define SUFFIX     ".target"
 #define TARGET_MAX 128u
 
-static void path_of(const struct guest *g, char path[PATH_MAX])
+static void path_of(const char *state_dir, const char *target, char path[PATH_MAX])
 {
-	unsigned long crc = crc32(0, (const Bytef *)g->target, (uInt)strlen(g->target));
+	unsigned long crc = crc32(0, (const Bytef *)target, (uInt)strlen(target));
 
-	snprintf(path, PATH_MAX, "%s/" PREFIX "%08lx" SUFFIX, g->state_dir, crc);
+	snprintf(path, PATH_MAX, "%s/" PREFIX "%08lx" SUFFIX, state_dir, crc);
 }
 
-void left_note(const struct guest *g)
+bool left_note_target(const char *state_dir, const char *target)
 {
-	const char *target = g->target;
 	_cleanup_close_ int fd = -1;
 	char path[PATH_MAX];
 	ssize_t n = (ssize_t)strlen(target);
 
-	path_of(g, path);
+	path_of(state_dir, target, path);
 	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd < 0 || write(fd, target, (size_t)n) != n || fdatasync(fd))
+	if (fd < 0 || write(fd, target, (size_t)n) != n || fdatasync(fd)) {
 		log_error("%s: its memory may have an agent, and no note of that could be made: %s",
 			  target, strerror(errno));
-	else
-		log_info("%s: its memory may have an agent of another time; looked at later",
-			 target);
+		return false;
+	}
+	log_info("%s: its memory may have an agent of another time; looked at later", target);
+	return true;
+}
+
+void left_note(const struct guest *g)
+{
+	(void)left_note_target(g->state_dir, g->target);
 }
 
 void left_settled(const struct guest *g)
 {
 	char path[PATH_MAX];
 
-	path_of(g, path);
+	path_of(g->state_dir, g->target, path);
 	unlink(path);
 }
 

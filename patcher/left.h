@@ -18,6 +18,8 @@ void left_note_at_end(struct guest *g);
 
 /** left_note - have the guest looked at as one that was saved: its memory is of another time. Context: guest lock held */
 void left_note(const struct guest *g);
+/** left_note_target - the same of a guest that nobody has attached. Return: false: it could not be made (logged) */
+bool left_note_target(const char *state_dir, const char *target);
 /** left_settled - it was looked at: there is no note any more */
 void left_settled(const struct guest *g);
 

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define AT_ONCE 16u
+#define DOMAIN  "libvirt:"
 
 /* One journal. */
 struct journal_file {
@@ -42,6 +43,26 @@ static void failed(struct recovery *r, const struct err *err)
 	if (r->err)
 		*r->err = *err;
 	pthread_mutex_unlock(&r->lock);
+}
+
+/*
+ * Its VMM has ended. That of a domain may have been saved first, by whoever did not know of us, with all that is
+ * outstanding in it: why it ended nobody can be asked any more.
+ */
+static void let_rest(struct recovery *r, struct journal *j, const char *path)
+{
+	const char *target = journal_state(j)->ident.target;
+	struct err err = { 0 };
+
+	if (journal_outstanding(j) && strncmp(target, DOMAIN, strlen(DOMAIN)) == 0 &&
+	    !left_note_target(r->state_dir, target)) {
+		err_set(&err, -EIO, ERR_JOURNAL, 0, "no note could be made of %s", target);
+		journal_close(j); /* and stays */
+		failed(r, &err);
+		return;
+	}
+	log_info("%s: its VMM ended, nothing is left to put back", path);
+	journal_discard(j);
 }
 
 static void recover_one(struct recovery *r, const struct journal_file *f)
@@ -75,8 +96,7 @@ static void recover_one(struct recovery *r, const struct journal_file *f)
 		return;
 	}
 	if (ended) {
-		log_info("%s: its VMM ended, nothing is left to put back", f->path);
-		journal_discard(j);
+		let_rest(r, j, f->path);
 		return;
 	}
 	ident = journal_state(j)->ident;
