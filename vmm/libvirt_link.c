@@ -536,7 +536,7 @@ void lv_link_close(struct lv_link *l)
 	pthread_cond_broadcast(&l->changed);
 	while (rc == 0 && l->refs > 1 && !l->thread_ended)
 		rc = pthread_cond_timedwait(&l->changed, &l->lock, &deadline);
-	if (rc != 0) {
+	if (l->refs > 1 && !l->thread_ended) {
 		l->left = true;
 		__atomic_fetch_add(&n_left, 1, __ATOMIC_ACQ_REL);
 		log_warn("domain %s: libvirt still owes an answer; its connection closes then",
