@@ -21,4 +21,9 @@ static inline u64 monotonic_ns(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
+static inline struct timespec timespec_of(u64 ns)
+{
+	return (struct timespec){ (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
+}
+
 #endif

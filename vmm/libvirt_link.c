@@ -11,7 +11,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* libvirtd that does not answer for 15 s counts as gone */
 #define KEEP_ALIVE_S 5
@@ -250,12 +249,6 @@ static int lib_failed(struct lv_link *l, const char *what, struct err *err)
 	return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "libvirt, %s: %.120s", what, text);
 }
 
-static bool is_uuid(const char *s)
-{
-	return strlen(s) == LV_UUID_BYTES - 1 &&
-	       strspn(s, "0123456789abcdefABCDEF-") == LV_UUID_BYTES - 1;
-}
-
 /* A name that looks like a UUID is one, unless there is none such. */
 static struct lv_dom *look_up(struct lv_link *l)
 {
@@ -263,7 +256,7 @@ static struct lv_dom *look_up(struct lv_link *l)
 
 	if (l->uuid[0])
 		return l->lib->by_uuid(l->conn, l->uuid);
-	if (is_uuid(l->target.domain))
+	if (lv_is_uuid(l->target.domain))
 		d = l->lib->by_uuid(l->conn, l->target.domain);
 	return d ? d : l->lib->by_name(l->conn, l->target.domain);
 }
@@ -408,11 +401,6 @@ static void *run_thread(void *arg)
 
 /* The owner's part. */
 
-static struct timespec to_timespec(u64 ns)
-{
-	return (struct timespec){ (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
-}
-
 static int give_up(struct lv_link *l, struct err *err)
 {
 	if (l->job == JOB_WORKING) {
@@ -430,7 +418,7 @@ static int give_up(struct lv_link *l, struct err *err)
 static int call(struct lv_link *l, const char *command, u64 timeout_ns, char **answer_ret,
 		struct err *err)
 {
-	struct timespec deadline = to_timespec(monotonic_ns() + timeout_ns);
+	struct timespec deadline = timespec_of(monotonic_ns() + timeout_ns);
 	char *copy = command ? strdup(command) : NULL;
 	int rc = 0;
 
@@ -528,7 +516,7 @@ int lv_link_open(const struct lv_target *target, u64 timeout_ns, struct lv_link 
 
 void lv_link_close(struct lv_link *l)
 {
-	struct timespec deadline = to_timespec(monotonic_ns() + CLOSE_NS);
+	struct timespec deadline = timespec_of(monotonic_ns() + CLOSE_NS);
 	int rc = 0;
 
 	pthread_mutex_lock(&l->lock);
@@ -589,6 +577,17 @@ static int transport_command(void *arg, const char *command, u64 timeout_ns, cha
 	return call(arg, command, timeout_ns, answer_ret, err);
 }
 
+static bool transport_owes(void *arg)
+{
+	struct lv_link *l = arg;
+	enum job job;
+
+	pthread_mutex_lock(&l->lock);
+	job = l->job;
+	pthread_mutex_unlock(&l->lock);
+	return job != JOB_NONE;
+}
+
 static void transport_close(void *arg)
 {
 	lv_link_close(arg);
@@ -596,5 +595,6 @@ static void transport_close(void *arg)
 
 const struct qmp_transport lv_link_transport = {
 	.command = transport_command,
+	.owes = transport_owes,
 	.close = transport_close,
 };

@@ -37,6 +37,9 @@ enum lv_run {
  */
 must_check int lv_target_parse(const char *arg, struct lv_target *ret, struct err *err);
 
+/** lv_is_uuid - has a domain's name the form of a UUID? */
+bool lv_is_uuid(const char *s);
+
 /**
  * lv_target_uri - what to give libvirt for @t's connection now
  *

@@ -216,7 +216,7 @@ int lv_list(u64 timeout_ns, struct lv_domain **ret, size_t *n_ret, struct err *e
 	}
 	/* from when it was asked for: who comes when that has been too long does not wait at all */
 	end = l->since_ns + timeout_ns;
-	deadline = (struct timespec){ (time_t)(end / NSEC_PER_SEC), (long)(end % NSEC_PER_SEC) };
+	deadline = timespec_of(end);
 	while (rc == 0 && !l->done)
 		rc = pthread_cond_timedwait(&l->changed, &lock, &deadline);
 	if (l->done)

@@ -18,6 +18,12 @@ static bool uri_allowed(const char *base, const char *query)
 	       strncmp(query, socket, sizeof(socket) - 1) == 0 && !strpbrk(query, "&;#% ");
 }
 
+bool lv_is_uuid(const char *s)
+{
+	return strlen(s) == LV_UUID_BYTES - 1 &&
+	       strspn(s, "0123456789abcdefABCDEF-") == LV_UUID_BYTES - 1;
+}
+
 int lv_target_parse(const char *arg, struct lv_target *ret, struct err *err)
 {
 	size_t len = strcspn(arg, "?");

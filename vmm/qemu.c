@@ -25,8 +25,8 @@
 #define MAX_BACKENDS 64
 
 /*
- * A monitor that was closed while QEMU lives is not the VMM's end. A QEMU that ends closes its
- * sockets a moment before its process is gone.
+ * A domain that has ended is not the VMM's end yet. A QEMU that ends closes its sockets a moment before its process is
+ * gone.
  */
 static int qmp_failed(struct vm *vm, int rc, struct err *err)
 {
@@ -41,7 +41,7 @@ static int qmp_failed(struct vm *vm, int rc, struct err *err)
 }
 
 /*
- * Is it only that the monitor's carrier is away, or busy with something long (a dump, a migration)? That is
+ * Is it only that the monitor is away, or busy with something long (a dump, a migration)? That is
  * no failure where the process can tell, and under KVM nothing else is needed of the monitor.
  */
 static bool is_away(const struct vm *vm, int rc, struct err *err)
@@ -133,15 +133,18 @@ int qemu_host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
  * whose memory we are going to open must hold the other end of our connection. A kernel that has no way to tell
  * leaves its user, which must be the listener's; one that just does not tell leaves nothing.
  */
-static int check_process(struct vm *vm, uid_t listener, struct err *err)
+static int check_process(void *arg, int fd, struct err *err)
 {
-	const struct qemu_priv *priv = vm->priv;
-	int rc = proc_holds_peer(vm->pid, qmp_fd(priv->q));
+	const struct vm *vm = arg;
+	int rc = proc_holds_peer(vm->pid, fd);
+	struct ucred listener = { 0 };
+	socklen_t len = sizeof(listener);
 	uid_t uid;
 	gid_t gid;
 
 	if (rc == -ENOENT)
-		rc = proc_euid(vm->pid, &uid, &gid) == 0 && uid == listener;
+		rc = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &listener, &len) == 0 &&
+		     proc_euid(vm->pid, &uid, &gid) == 0 && uid == listener.uid;
 	if (rc == 1)
 		return 0;
 	if (rc == -EACCES)
@@ -155,6 +158,16 @@ static int check_process(struct vm *vm, uid_t listener, struct err *err)
 	return err_set(err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
 		       "process %d is not the QEMU that this monitor belongs to", (int)vm->pid);
 }
+
+static bool lives(void *arg, int wait_ms)
+{
+	const struct vm *vm = arg;
+	struct pollfd p = { .fd = vm->pidfd, .events = POLLIN };
+
+	return poll(&p, 1, wait_ms) == 0;
+}
+
+static const struct qmp_peer peer = { .lives = lives, .check = check_process };
 
 /*
  * Who listens on the monitor's socket. With a socket that a manager made and handed to QEMU
@@ -182,7 +195,11 @@ static int find_process(struct vm *vm, struct err *err)
 		return err_set(err, -ENOENT, ERR_TARGET_NO_PROCESS, 0,
 			       "cannot tell which process QEMU is");
 	rc = vm_open_process(vm, cred.pid, err);
-	return rc ? rc : check_process(vm, cred.uid, err);
+	if (rc == 0)
+		rc = check_process(vm, qmp_fd(priv->q), err);
+	if (rc == 0)
+		qmp_set_peer(priv->q, &peer, vm);
+	return rc;
 }
 
 static int find_accel(struct vm *vm, struct err *err)
@@ -388,8 +405,11 @@ enum vm_leaving qemu_leaves(struct vm *vm)
 	bool leaves = false;
 	int rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, NULL);
 
+	/* without the connection that we lost, others may well have one; without a libvirtd nobody has */
 	if (rc)
-		return rc == -ETIMEDOUT ? VM_LEAVING_UNKNOWN : VM_STAYS;
+		return rc == -ETIMEDOUT || (rc == -ENOTCONN && qmp_fd(priv->q) >= 0)
+			       ? VM_LEAVING_UNKNOWN
+			       : VM_STAYS;
 	status = json_string_value(json_object_get(value, "status"));
 	for (size_t i = 0; status && i < ARRAY_SIZE(on_its_way); i++)
 		leaves = leaves || strcmp(status, on_its_way[i]) == 0;

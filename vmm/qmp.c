@@ -20,17 +20,31 @@
 #include <time.h>
 
 #define READ_BYTES 65536
+#define DYING_MS   500
+#define LOOK_NS    (5 * NSEC_PER_MSEC) /* for what has come, and is to be read */
+
+enum phase {
+	PHASE_GREETING, /* connected */
+	PHASE_GREETED,
+	PHASE_READY /* the mode for commands was asked for */
+};
 
 struct qmp {
 	const struct qmp_transport *via; /* NULL: the socket @fd */
 	void *via_arg;
+	const struct qmp_peer *peer; /* NULL: a connection that was lost is not made again */
+	void *peer_arg;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	pthread_mutex_t lock; /* all below: a command and its answer */
 	int fd;
-	pthread_mutex_t lock; /* a command and its answer */
+	enum phase phase;
 	struct buf in; /* bytes not yet taken as messages */
 	struct qmp_scan scan; /* of the message that @in begins with */
-	u64 id; /* of the last command; late answers to earlier ones are dropped */
+	u64 id; /* of the last command; answers to others are dropped */
+	bool owed; /* the answer to it; until that comes no other command is sent */
 	bool dead;
-	atomic_bool silent; /* the last command got no answer in time */
+	atomic_bool
+		silent; /* the last command got no answer in time, or there is no connection for one */
 };
 
 ssize_t qmp_scan_object(struct qmp_scan *scan, const char *data, size_t len)
@@ -160,6 +174,8 @@ static int next_message(struct qmp *q, u64 deadline, json_t **ret, struct err *e
 
 static int send_all(struct qmp *q, const char *data, size_t len, u64 deadline, struct err *err)
 {
+	size_t whole = len;
+
 	while (len) {
 		ssize_t n = send(q->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 		int rc;
@@ -175,7 +191,7 @@ static int send_all(struct qmp *q, const char *data, size_t len, u64 deadline, s
 			return closed(q, err);
 		rc = wait_fd(q->fd, POLLOUT, deadline);
 		if (rc == -ETIMEDOUT) {
-			q->dead = true; /* half a command is out */
+			q->dead = len < whole; /* half a command is out */
 			return timed_out(err);
 		}
 		if (rc < 0)
@@ -203,10 +219,13 @@ static int send_command(struct qmp *q, const char *command, json_t *args, u64 de
 			struct err *err)
 {
 	_cleanup_free_ char *text = command_text(command, args, ++q->id);
+	int rc;
 
 	if (!text)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a command to QEMU");
-	return send_all(q, text, strlen(text), deadline, err);
+	rc = send_all(q, text, strlen(text), deadline, err);
+	q->owed = rc == 0;
+	return rc;
 }
 
 static int refused(json_t *error, const char *command, struct err *err)
@@ -230,6 +249,7 @@ static int take_answer(struct qmp *q, json_t *msg, const char *command, json_t *
 	/* an error about the message as a whole has no id (qmp-spec.txt, 2.4.2) */
 	if (id && (u64)json_integer_value(id) != q->id)
 		return 1;
+	q->owed = false;
 	if (value && id) {
 		if (ret)
 			*ret = json_incref(value);
@@ -274,19 +294,12 @@ static int command_via(struct qmp *q, const char *command, json_t *args, json_t 
 	return rc;
 }
 
-static int command_locked(struct qmp *q, const char *command, json_t *args, json_t **ret,
-			  u64 timeout_ns, struct err *err)
+/* The answer to the last command, whoever waits for it by now. */
+static int await_answer(struct qmp *q, const char *command, json_t **ret, u64 deadline,
+			struct err *err)
 {
-	u64 deadline = monotonic_ns() + timeout_ns;
 	int rc;
 
-	if (q->via)
-		return command_via(q, command, args, ret, timeout_ns, err);
-	if (q->dead)
-		return closed(q, err);
-	rc = send_command(q, command, args, deadline, err);
-	if (rc < 0)
-		return rc;
 	do {
 		json_t *msg = NULL;
 
@@ -302,14 +315,155 @@ static int command_locked(struct qmp *q, const char *command, json_t *args, json
 	return rc;
 }
 
+static int await_greeting(struct qmp *q, u64 deadline, struct err *err)
+{
+	json_t *msg = NULL;
+	int rc;
+
+	while (q->phase == PHASE_GREETING) {
+		rc = next_message(q, deadline, &msg, err);
+		if (rc < 0)
+			return rc;
+		/* an event may come first when the guest has just changed its state */
+		if (json_object_get(msg, "QMP"))
+			q->phase = PHASE_GREETED;
+		else if (!json_object_get(msg, "event"))
+			rc = nonsense(q, err, "no greeting; is this a QMP socket?");
+		json_decref(msg);
+		if (rc < 0)
+			return rc;
+		if (q->phase == PHASE_GREETING && monotonic_ns() >= deadline)
+			return timed_out(err);
+	}
+	return 0;
+}
+
+static int connect_path(const char *path, int *ret, struct err *err)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	_cleanup_close_ int fd = -1;
+	int rc;
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
+			       "a socket's path has at most %zu bytes", sizeof(addr.sun_path) - 1);
+	memcpy(addr.sun_path, path, strlen(path));
+	/* non-blocking: a full backlog must not hold us */
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_set(err, -errno, ERR_IO, 0, "cannot make a socket: %s", strerror(errno));
+	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
+		rc = errno;
+		if (rc == EACCES || rc == EPERM)
+			return err_set(err, -EACCES, ERR_TARGET_PERMISSION, 0,
+				       "may not connect to %s", path);
+		if (rc == EAGAIN)
+			return timed_out(err);
+		return err_set(err, -ENOENT, ERR_TARGET_NO_SOCKET, 0, "cannot connect to %s: %s",
+			       path, strerror(rc));
+	}
+	*ret = no_cleanup_fd(fd);
+	return 0;
+}
+
+/* The monitor closed the connection. Its process may be about to end; if not, another connection is made. */
+static int connect_again(struct qmp *q, struct err *err)
+{
+	struct err why = { 0 };
+	int fd = -1;
+	int rc;
+
+	if (!q->peer || !q->peer->lives(q->peer_arg, 0))
+		return closed(q, err);
+	rc = connect_path(q->path, &fd, &why);
+	if (rc == 0)
+		rc = q->peer->check(q->peer_arg, fd, &why);
+	if (rc < 0) {
+		if (fd >= 0)
+			close(fd);
+		return err_set(err, rc == -ETIMEDOUT ? rc : -ENOTCONN,
+			       rc == -ETIMEDOUT ? ERR_VMM_TIMEOUT : ERR_VMM_PROTOCOL, 0,
+			       "QEMU closed its monitor, and there is no other connection: %s",
+			       why.msg);
+	}
+	close(q->fd);
+	q->fd = fd;
+	q->phase = PHASE_GREETING;
+	q->in.len = 0;
+	q->scan = (struct qmp_scan){ 0 };
+	q->owed = q->dead = false;
+	log_info("connected to %s again", q->path);
+	return 0;
+}
+
+/*
+ * Until a command can be sent. What did not come in time is gone on with the next time, and nothing more is sent
+ * before it has: a QEMU that hangs for long would find all of that, or have our socket full.
+ */
+static int make_ready(struct qmp *q, u64 deadline, struct err *err)
+{
+	struct err refusal = { 0 };
+	int rc = 0;
+
+	if (q->owed && !q->dead)
+		rc = await_answer(q, "a command", NULL, deadline, &refusal);
+	if (q->owed && !q->dead) {
+		if (err)
+			*err = refusal;
+		return rc;
+	}
+	rc = q->dead ? connect_again(q, err) : 0;
+	if (rc == 0)
+		rc = await_greeting(q, deadline, err);
+	if (rc < 0 || q->phase == PHASE_READY)
+		return rc;
+	rc = send_command(q, "qmp_capabilities", NULL, deadline, err);
+	if (rc < 0)
+		return rc;
+	q->phase = PHASE_READY;
+	return await_answer(q, "qmp_capabilities", NULL, deadline, err);
+}
+
+static int command_locked(struct qmp *q, const char *command, json_t *args, json_t **ret,
+			  u64 timeout_ns, struct err *err)
+{
+	u64 deadline = monotonic_ns() + timeout_ns;
+	int rc;
+
+	if (q->via)
+		return command_via(q, command, args, ret, timeout_ns, err);
+	rc = make_ready(q, deadline, err);
+	if (rc == 0)
+		rc = send_command(q, command, args, deadline, err);
+	return rc < 0 ? rc : await_answer(q, command, ret, deadline, err);
+}
+
+/*
+ * A QEMU that ends closes its sockets a moment before its process is gone. One that lives is away from us, no more:
+ * the next command may reach it. @known: it was closed before.
+ */
+static int tell_end_from_loss(struct qmp *q, int rc, bool known, struct err *err)
+{
+	if (!q->peer || (rc != -ESRCH && rc != -ENOTCONN))
+		return rc;
+	if (!q->peer->lives(q->peer_arg, known ? 0 : DYING_MS))
+		return closed(q, err);
+	if (rc == -ENOTCONN)
+		return rc;
+	return err_set(err, -ENOTCONN, ERR_VMM_PROTOCOL, 0, "QEMU closed its monitor connection");
+}
+
 int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret, u64 timeout_ns,
 		struct err *err)
 {
+	bool was_dead;
 	int rc;
 
 	pthread_mutex_lock(&q->lock);
+	was_dead = q->dead;
 	rc = command_locked(q, command, args, ret, timeout_ns, err);
-	q->silent = rc == -ETIMEDOUT;
+	rc = tell_end_from_loss(q, rc, was_dead, err);
+	q->silent = rc == -ETIMEDOUT || (rc == -ENOTCONN && !q->via);
 	pthread_mutex_unlock(&q->lock);
 	json_decref(args);
 	return rc;
@@ -343,30 +497,6 @@ int qmp_hmp(struct qmp *q, const char *line, int cpu, char **text_ret, u64 timeo
 	return rc;
 }
 
-static int negotiate(struct qmp *q, u64 timeout_ns, struct err *err)
-{
-	u64 deadline = monotonic_ns() + timeout_ns;
-	json_t *msg = NULL;
-	bool greeted = false;
-	int rc;
-
-	while (!greeted) {
-		rc = next_message(q, deadline, &msg, err);
-		if (rc < 0)
-			return rc;
-		/* an event may come first when the guest has just changed its state */
-		greeted = json_object_get(msg, "QMP") != NULL;
-		if (!greeted && !json_object_get(msg, "event"))
-			rc = nonsense(q, err, "no greeting; is this a QMP socket?");
-		json_decref(msg);
-		if (rc < 0)
-			return rc;
-		if (!greeted && monotonic_ns() >= deadline)
-			return timed_out(err);
-	}
-	return command_locked(q, "qmp_capabilities", NULL, NULL, timeout_ns, err);
-}
-
 int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err)
 {
 	struct qmp *q = calloc(1, sizeof(*q));
@@ -378,7 +508,7 @@ int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err)
 	}
 	q->fd = fd;
 	pthread_mutex_init(&q->lock, NULL);
-	rc = negotiate(q, timeout_ns, err);
+	rc = make_ready(q, monotonic_ns() + timeout_ns, err);
 	if (rc < 0) {
 		qmp_close(q);
 		return rc;
@@ -405,29 +535,22 @@ int qmp_open_transport(const struct qmp_transport *t, void *arg, struct qmp **re
 
 int qmp_open(const char *path, u64 timeout_ns, struct qmp **ret, struct err *err)
 {
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	_cleanup_close_ int fd = -1;
-	int rc;
+	int fd = -1;
+	int rc = connect_path(path, &fd, err);
 
-	if (strlen(path) >= sizeof(addr.sun_path))
-		return err_set(err, -EINVAL, ERR_TARGET_SYNTAX, 0,
-			       "a socket's path has at most %zu bytes", sizeof(addr.sun_path) - 1);
-	memcpy(addr.sun_path, path, strlen(path));
-	/* non-blocking: a full backlog must not hold us */
-	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	if (fd < 0)
-		return err_set(err, -errno, ERR_IO, 0, "cannot make a socket: %s", strerror(errno));
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr)) < 0) {
-		rc = errno;
-		if (rc == EACCES || rc == EPERM)
-			return err_set(err, -EACCES, ERR_TARGET_PERMISSION, 0,
-				       "may not connect to %s", path);
-		if (rc == EAGAIN)
-			return timed_out(err);
-		return err_set(err, -ENOENT, ERR_TARGET_NO_SOCKET, 0, "cannot connect to %s: %s",
-			       path, strerror(rc));
-	}
-	return qmp_open_fd(no_cleanup_fd(fd), timeout_ns, ret, err);
+	if (rc == 0)
+		rc = qmp_open_fd(fd, timeout_ns, ret, err);
+	if (rc == 0)
+		snprintf((*ret)->path, sizeof((*ret)->path), "%s", path);
+	return rc;
+}
+
+void qmp_set_peer(struct qmp *q, const struct qmp_peer *peer, void *arg)
+{
+	pthread_mutex_lock(&q->lock);
+	q->peer = q->path[0] ? peer : NULL;
+	q->peer_arg = arg;
+	pthread_mutex_unlock(&q->lock);
 }
 
 void qmp_close(struct qmp *q)
@@ -443,8 +566,21 @@ void qmp_close(struct qmp *q)
 	free(q);
 }
 
-bool qmp_silent(const struct qmp *q)
+/* What was owed has come by now, or it has not. */
+static bool has_come(struct qmp *q)
 {
+	if (q->via)
+		return !q->via->owes(q->via_arg);
+	return make_ready(q, monotonic_ns() + LOOK_NS, NULL) == 0;
+}
+
+bool qmp_silent(struct qmp *q)
+{
+	if (!q->silent || pthread_mutex_trylock(&q->lock))
+		return q->silent;
+	if (q->silent && has_come(q))
+		q->silent = false;
+	pthread_mutex_unlock(&q->lock);
 	return q->silent;
 }
 

@@ -44,8 +44,27 @@ must_check int qmp_open(const char *path, u64 timeout_ns, struct qmp **ret, stru
 /** qmp_open_fd - the same on a connected socket, which is owned from here on, also on failure */
 must_check int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err);
 void qmp_close(struct qmp *q);
-/** qmp_silent - did the last command get no answer in time? Context: any thread */
-bool qmp_silent(const struct qmp *q);
+
+/* Whose monitor it is; for connections that are lost while that lives. */
+struct qmp_peer {
+	bool (*lives)(void *arg, int wait_ms); /* and goes on to for so long */
+	/* @fd: another connection to the same path. Return: 0; an error: it is somebody else's by now */
+	int (*check)(void *arg, int fd, struct err *err);
+};
+
+/**
+ * qmp_set_peer - have a connection of qmp_open() made again when it is lost, with the next command
+ *
+ * No command is sent twice.
+ */
+void qmp_set_peer(struct qmp *q, const struct qmp_peer *peer, void *arg);
+
+/**
+ * qmp_silent - did the last command get no answer in time, nor since, or is there no connection for one?
+ *
+ * Looks whether what was owed has come; asks nothing, waits for nobody. Context: any thread.
+ */
+bool qmp_silent(struct qmp *q);
 int qmp_fd(const struct qmp *q); /* -1 when a transport carries it */
 
 /* A manager's way to QEMU's monitor: whole commands and whole answers. */
@@ -58,6 +77,7 @@ struct qmp_transport {
 	 */
 	int (*command)(void *arg, const char *command, u64 timeout_ns, char **answer_ret,
 		       struct err *err);
+	bool (*owes)(void *arg); /* an answer to a command that timed out */
 	void (*close)(void *arg);
 };
 
@@ -72,7 +92,8 @@ must_check int qmp_open_transport(const struct qmp_transport *t, void *arg, stru
  *
  * Context: any thread; serialised by a lock.
  * Return: 0; -EPROTO QEMU answered with an error, or with nonsense (vmm.protocol); -ETIMEDOUT;
- * -ESRCH the monitor is closed (vmm.gone); -ENOTCONN its transport is away; -ENOMEM.
+ * -ESRCH the monitor is closed (vmm.gone); -ENOTCONN its transport is away, or its connection was lost and is not
+ * there again yet (vmm.protocol); -ENOMEM. While an answer is owed, nothing is sent: that is waited for first.
  */
 must_check int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret,
 			   u64 timeout_ns, struct err *err);

@@ -120,35 +120,6 @@ static void answer_among_events(void **state)
 	json_decref(value);
 }
 
-/* Silent is who gave no answer in time, until one comes; to refuse is an answer. */
-static void silence(void **state)
-{
-	const char *const replies[] = {
-		OK_CAPS,
-		"",
-		"{\"return\": \"late\", \"id\": 2}\r\n"
-		"{\"error\": {\"class\": \"GenericError\", \"desc\": \"no\"}, \"id\": $ID}\r\n",
-		NULL,
-	};
-	struct script s = { .greeting = GREETING, .reply = replies, .stay = true };
-	struct qmp *q = NULL;
-	struct err e = { 0 };
-	pthread_t t;
-	int fd;
-
-	(void)state;
-	t = start(&s, &fd);
-	assert_int_equal(qmp_open_fd(fd, SECOND, &q, &e), 0);
-	assert_false(qmp_silent(q));
-	assert_int_equal(qmp_command(q, "query-x", NULL, NULL, SHORT, &e), -ETIMEDOUT);
-	assert_int_equal(e.code, ERR_VMM_TIMEOUT);
-	assert_true(qmp_silent(q));
-	assert_int_equal(qmp_command(q, "query-x", NULL, NULL, SECOND, &e), -EPROTO);
-	assert_false(qmp_silent(q));
-	qmp_close(q);
-	pthread_join(t, NULL);
-}
-
 static void error_answer(void **state)
 {
 	const char *const replies[] = {
@@ -209,32 +180,6 @@ static void no_answer_in_time(void **state)
 	assert_int_equal(run(replies, true, SHORT, NULL, &e), -ETIMEDOUT);
 	assert_int_equal(e.code, ERR_VMM_TIMEOUT);
 	assert_true(now_ns() - start_ns < 5 * SECOND);
-}
-
-/* The answer to a command that timed out must not be taken for the next one's. */
-static void late_answer(void **state)
-{
-	const char *const replies[] = {
-		OK_CAPS,
-		"{\"event\": \"X\"}\r\n",
-		"{\"return\": \"first\", \"id\": 2}\r\n{\"return\": \"second\", \"id\": $ID}\r\n",
-		NULL,
-	};
-	struct script s = { .greeting = GREETING, .reply = replies, .stay = true };
-	struct qmp *q = NULL;
-	json_t *value = NULL;
-	pthread_t t;
-	int fd;
-
-	(void)state;
-	t = start(&s, &fd);
-	assert_int_equal(qmp_open_fd(fd, SECOND, &q, NULL), 0);
-	assert_int_equal(qmp_command(q, "one", NULL, NULL, SHORT, NULL), -ETIMEDOUT);
-	assert_int_equal(qmp_command(q, "two", NULL, &value, SECOND, NULL), 0);
-	assert_string_equal(json_string_value(value), "second");
-	json_decref(value);
-	qmp_close(q);
-	pthread_join(t, NULL);
 }
 
 static void no_greeting(void **state)
@@ -333,12 +278,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(answer_among_events),
-		cmocka_unit_test(silence),
 		cmocka_unit_test(error_answer),
 		cmocka_unit_test(garbage),
 		cmocka_unit_test(end_of_file),
 		cmocka_unit_test(no_answer_in_time),
-		cmocka_unit_test(late_answer),
 		cmocka_unit_test(no_greeting),
 		cmocka_unit_test(hmp_text),
 		cmocka_unit_test(too_long),
