@@ -135,10 +135,10 @@
 #define AGENT_DATA_RETVAL 0x100 /* rax; GRAPH_RETURN */
 #define AGENT_DATA_DEPTH \
 	0x200 /* calls followed around this one in its task; GRAPH_RETURN under a threshold */
-#define AGENT_DATA_NR   0x300 /* orig_ax; entry of a site with SYSCALL and NR */
+#define AGENT_DATA_NR   0x300 /* orig_ax; entry, FUNCTION of a site with SYSCALL and NR */
 #define AGENT_DATA_NR32 0x301 /* the same, of a call of the 32-bit ABI */
 #define AGENT_DATA_WHO \
-	0x302 /* 63..32 low half of its cgroup's id, 31..0 uid; entry of a site with SYSCALL */
+	0x302 /* 63..32 low half of its cgroup's id, 31..0 uid; entry, FUNCTION of a site with SYSCALL */
 #define AGENT_DATA_CAPTURE 0x400 /* | program; see struct agent_capture */
 #define AGENT_DATA_BYTES   0x600 /* | 0, 1 ... */
 #define AGENT_DATA_STACK   0x700 /* | 0, 1 ... ; two callers a word, see AGENT_SITE_STACK */

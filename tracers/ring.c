@@ -297,7 +297,7 @@ static void take_data(struct ring_reader *r, const u64 *w, struct ring_record *r
 		rec->depth = (u16)MIN(w[1], (u64)UINT16_MAX);
 		return;
 	case AGENT_DATA_NR:
-		if (rec->type == RING_GRAPH_ENTRY)
+		if (rec->type == RING_GRAPH_ENTRY || rec->type == RING_FUNCTION)
 			take_call(what, w[1], rec);
 		return;
 	case AGENT_DATA_STACK:

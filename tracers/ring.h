@@ -69,7 +69,7 @@ struct ring_record {
 	union {
 		u32 tgid; /* RING_COMM only */
 		u32 prev_pid; /* RING_SWITCH only; else 0 */
-		u32 nr1; /* RING_GRAPH_ENTRY: orig_ax + 1; 0: not a system call's, or lost */
+		u32 nr1; /* RING_FUNCTION, RING_GRAPH_ENTRY: orig_ax + 1; 0: not a system call's, or lost */
 	};
 	u16 ctx; /* AGENT_CTX_* */
 	u8 type; /* enum ring_type */
@@ -83,7 +83,7 @@ struct ring_record {
 		u64 args[AGENT_MAX_ARGS]; /* n_args of them; RING_FUNCTION, RING_GRAPH_ENTRY */
 		u64 retval; /* if has_retval; RING_GRAPH_RETURN */
 	};
-	u64 who; /* if has_who: 63..32 cgroup, 31..0 uid; RING_GRAPH_ENTRY */
+	u64 who; /* if has_who: 63..32 cgroup, 31..0 uid; RING_FUNCTION, RING_GRAPH_ENTRY */
 	/* RING_FUNCTION, a system call's RING_GRAPH_ENTRY, or a stack: the reader's, given back by ring_give_back(); mostly NULL */
 	struct ring_capture *capture;
 };

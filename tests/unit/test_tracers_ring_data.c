@@ -75,6 +75,33 @@ static void data_goes_with_its_record(void **state)
 	assert_lost(0);
 }
 
+/* A system call that no frame was free for is a FUNCTION: its number, and whose it is, are known all the same. */
+static void a_call_without_a_frame(void **state)
+{
+	u64 at;
+
+	(void)state;
+	for (u32 is32 = 0; is32 < 2; is32++) {
+		start(AGENT_MODE_DISCARD);
+		at = reserve_call(3);
+		write_call(at, AGENT_REC_FUNCTION, 100);
+		write_data(at + 1, 100, AGENT_DATA_ARG, 5);
+		write_data(at + 2, 100, (u16)(AGENT_DATA_NR | is32), 57);
+		write_data(at + 3, 100, AGENT_DATA_WHO, 4711ull << 32 | 1000);
+		at = reserve_call(2); /* these are of calls alone */
+		write_call(at, AGENT_REC_GRAPH_RETURN, 200);
+		write_data(at + 1, 200, AGENT_DATA_NR, 57);
+		write_data(at + 2, 200, AGENT_DATA_WHO, 1000);
+		drain_at(0, RING_DATA);
+		assert_int_equal(n, 2);
+		assert_int_equal(out[0].type, RING_FUNCTION);
+		assert_true(out[0].n_args == 1 && out[0].nr1 == 58 && out[0].nr32 == is32);
+		assert_true(out[0].has_who && out[0].who == (4711ull << 32 | 1000));
+		assert_true(!out[1].has_who && !out[1].nr1);
+		assert_lost(0);
+	}
+}
+
 /* Reserved together, the record written last: with it all is there. */
 static void a_record_comes_with_its_data(void **state)
 {
@@ -282,6 +309,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(data_goes_with_its_record),
+		cmocka_unit_test(a_call_without_a_frame),
 		cmocka_unit_test(a_record_comes_with_its_data),
 		cmocka_unit_test(a_torn_copy_is_read_again),
 		cmocka_unit_test(data_with_little_room),

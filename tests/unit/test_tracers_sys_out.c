@@ -367,6 +367,22 @@ static void filters(void **state)
 	assert_false(syscall_filter_match(f, &e));
 	syscall_filter_destroy(f);
 	syscall_filter_destroy(NULL);
+	o = (struct syscall_filter_opts){ .by_uid = true, .uid = 1000 };
+	assert_int_equal(syscall_filter_create(&o, &f, &err), 0);
+	e.uid = 0;
+	assert_false(syscall_filter_match(f, &e));
+	e.uid = 1000;
+	assert_true(syscall_filter_match(f, &e));
+	e.uid = SYSCALL_NO_UID; /* the agent has let it pass */
+	assert_true(syscall_filter_match(f, &e));
+	syscall_filter_destroy(f);
+	o = (struct syscall_filter_opts){ .by_cgroup = true, .cgroup = 47 };
+	assert_int_equal(syscall_filter_create(&o, &f, &err), 0);
+	e.cgroup = 0;
+	assert_false(syscall_filter_match(f, &e));
+	e.cgroup = 47;
+	assert_true(syscall_filter_match(f, &e));
+	syscall_filter_destroy(f);
 }
 
 static void plan(void **state)

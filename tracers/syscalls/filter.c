@@ -133,10 +133,16 @@ static bool path_wanted(const struct syscall_filter *f, const struct syscall_eve
 	return false;
 }
 
+/* The agent records nobody else's calls: one whose word was lost is of this user, too. */
+static bool uid_wanted(const struct syscall_filter *f, const struct syscall_event *e)
+{
+	return !f->by_uid || f->uid == e->uid || e->uid == SYSCALL_NO_UID;
+}
+
 bool syscall_filter_match(const struct syscall_filter *f, const struct syscall_event *e)
 {
-	return (!f->failed_only || syscall_failed(e)) && pid_wanted(f, e) &&
-	       (!f->by_uid || f->uid == e->uid) && (!f->by_cgroup || f->cgroup == e->cgroup) &&
+	return (!f->failed_only || syscall_failed(e)) && pid_wanted(f, e) && uid_wanted(f, e) &&
+	       (!f->by_cgroup || f->cgroup == e->cgroup) &&
 	       (!f->comm || glob_match(f->comm, e->comm)) && (!f->path || path_wanted(f, e)) &&
 	       syscall_filter_name(f, e->entry->name);
 }

@@ -19,7 +19,8 @@ struct syscall_filter_opts {
 	const char *comm; /* glob; NULL: any */
 	const char *path; /* prefix of any captured path; NULL: any */
 	bool by_uid, by_cgroup;
-	u32 uid, cgroup; /* as in struct syscall_event; what is not known does not match */
+	/* as in struct syscall_event; a cgroup that is not known does not match, a uid does: by_uid is the agent's, too */
+	u32 uid, cgroup;
 };
 
 /**
