@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -17,6 +18,7 @@ static const struct syscall_entry entries[] = {
 	{ .name = "exit_group", .addr = 0x300, .nr = 231 },
 	{ .name = "rt_sigreturn", .addr = 0x400, .nr = 15 },
 	{ .name = "fork", .addr = 0x500, .nr = 57, .shared = true },
+	{ .name = "execveat", .addr = 0x600, .nr = 322 },
 };
 
 const struct syscall_entry *syscall_table_at(const struct syscall_table *t, u64 addr)
@@ -132,6 +134,78 @@ static void execve_of_a_thread(void **state)
 	assert_int_equal(assemble_add(a, &in), 0);
 	leave(a, 100, 0x200, 0);
 	assert_int_equal(n_seen, 3);
+	assemble_destroy(a);
+}
+
+static void exec_of(struct assemble *a, u32 pid, u32 tgid, u64 ip)
+{
+	const struct syscall_input in = {
+		.type = SYSCALL_IN_ENTER, .pid = pid, .tgid = tgid, .nr = -1, .ip = ip
+	};
+
+	assert_int_equal(assemble_add(a, &in), 0);
+}
+
+/* Threads of many groups, and several of one: each group's oldest is the one that returns, and no other. */
+static void execves_of_threads(void **state)
+{
+	const u32 n = 3000;
+	struct assemble *a = begin(0, 0);
+	struct assemble_counts c;
+
+	(void)state;
+	for (u32 i = 1; i <= n; i++) {
+		exec_of(a, 100000 + 3 * i, i, 0x200);
+		exec_of(a, 100001 + 3 * i, i, 0x200);
+		exec_of(a, 100002 + 3 * i, i, 0x600);
+	}
+	for (u32 i = 1; i <= n; i += 2) { /* one is killed before */
+		n_seen = 0;
+		leave(a, 100000 + 3 * i, 0x200, -4);
+		assert_int_equal(seen[0].pid, 100000 + 3 * i);
+	}
+	for (u32 i = n; i; i--) {
+		n_seen = 0;
+		leave(a, i, 0x200, 0);
+		assert_int_equal(n_seen, 1);
+		assert_int_equal(seen[0].state, SYSCALL_EXECVE);
+		assert_int_equal(seen[0].pid, 100000 + 3 * i + (i & 1));
+		leave(a, i, 0x600, 0);
+		assert_int_equal(n_seen, 2);
+		assert_int_equal(seen[1].pid, 100002 + 3 * i);
+	}
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.open, n / 2);
+	assert_int_equal(c.orphan_returns, 0);
+	assemble_destroy(a);
+}
+
+static u64 cpu_ms(void)
+{
+	struct rusage r;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &r), 0);
+	return (u64)r.ru_utime.tv_sec * 1000 + (u64)r.ru_utime.tv_usec / 1000;
+}
+
+/* A guest that makes up returns of execve costs what they are, however many calls are open: a walk takes seconds. */
+static void made_up_execves(void **state)
+{
+	const u32 n = 65536, returns = 20000;
+	struct assemble *a = begin(0, 0);
+	struct assemble_counts c;
+	u64 began;
+
+	(void)state;
+	for (u32 pid = 1; pid < n; pid++)
+		exec_of(a, pid, 2 * n + (pid & 1), pid & 2 ? 0x100 : 0x600);
+	began = cpu_ms();
+	for (u32 i = 0; i < returns; i++)
+		leave(a, 2 * n + i % 3, 0x200, 0);
+	assert_in_range(cpu_ms() - began, 0, 1000);
+	assemble_get_counts(a, &c);
+	assert_int_equal(c.orphan_returns, returns);
+	assert_int_equal(c.open, n - 1);
 	assemble_destroy(a);
 }
 
@@ -388,6 +462,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_call),
 		cmocka_unit_test(execve_of_a_thread),
+		cmocka_unit_test(execves_of_threads),
+		cmocka_unit_test(made_up_execves),
 		cmocka_unit_test(told_late),
 		cmocka_unit_test(states),
 		cmocka_unit_test(gaps),

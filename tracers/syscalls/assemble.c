@@ -3,6 +3,7 @@
 #include "tracers/syscalls/assemble.h"
 
 #include "base/buf.h"
+#include "tracers/addr_hash.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 	4096u /* a buffer that grew beyond is given back, and those of calls beyond the first */
 #define BYTES_MAX (64u << 20) /* captures of all open calls */
 #define NONE      UINT32_MAX
+#define EXECS_MAX \
+	64u /* of threads, looked at for one that returned: a guest may make up any number */
 
 struct call {
 	struct syscall_event e;
@@ -25,6 +28,9 @@ struct call {
 	bool cut; /* CAPTURE_STRINGS: one of its strings is */
 	u32 next_hash; /* also links free ones */
 	u32 older, newer;
+	bool thread_exec; /* an execve of a thread that is not its group's leader */
+	u32 older_exec,
+		newer_exec; /* others of the same hash of tgid; the newest is in the table */
 };
 
 struct assemble {
@@ -32,8 +38,9 @@ struct assemble {
 	struct call *calls;
 	u32 n; /* of calls; o.n_calls at most */
 	size_t bytes; /* captures of open calls */
-	u32 *hash;
-	u32 hash_mask;
+	u32 *hash, *execs; /* by pid; those with thread_exec, by tgid */
+	u32 hash_mask; /* of both */
+	u64 key;
 	u32 free;
 	u32 oldest, newest;
 	struct assemble_counts counts;
@@ -41,7 +48,43 @@ struct assemble {
 
 static u32 *bucket(const struct assemble *a, u32 pid)
 {
-	return &a->hash[(pid * 2654435761u >> 7) & a->hash_mask];
+	return &a->hash[addr_hash(pid, a->key) & a->hash_mask];
+}
+
+static u32 *exec_bucket(const struct assemble *a, u32 tgid)
+{
+	return &a->execs[addr_hash(tgid, a->key) & a->hash_mask];
+}
+
+static void exec_add(struct assemble *a, u32 i)
+{
+	u32 *newest = exec_bucket(a, a->calls[i].e.tgid);
+
+	a->calls[i].older_exec = *newest;
+	a->calls[i].newer_exec = NONE;
+	if (*newest != NONE)
+		a->calls[*newest].newer_exec = i;
+	*newest = i;
+}
+
+static void exec_remove(struct assemble *a, const struct call *c)
+{
+	if (c->newer_exec == NONE)
+		*exec_bucket(a, c->e.tgid) = c->older_exec;
+	else
+		a->calls[c->newer_exec].older_exec = c->older_exec;
+	if (c->older_exec != NONE)
+		a->calls[c->older_exec].newer_exec = c->newer_exec;
+}
+
+static void hash_add(struct assemble *a, u32 i)
+{
+	u32 *head = bucket(a, a->calls[i].e.pid);
+
+	a->calls[i].next_hash = *head;
+	*head = i;
+	if (a->calls[i].thread_exec)
+		exec_add(a, i);
 }
 
 /* Room for @n calls, those that are open included. */
@@ -55,19 +98,16 @@ static int set_room(struct assemble *a, u32 n)
 	a->calls = calls;
 	while (size < n)
 		size *= 2;
-	hash = malloc(size * sizeof(*hash));
+	hash = malloc(2 * size * sizeof(*hash));
 	if (!hash)
 		return -ENOMEM;
-	memset(hash, 0xff, size * sizeof(*hash));
+	memset(hash, 0xff, 2 * size * sizeof(*hash));
 	free(a->hash);
 	a->hash = hash;
+	a->execs = hash + size;
 	a->hash_mask = size - 1;
-	for (u32 i = a->oldest; i != NONE; i = calls[i].newer) {
-		u32 *head = bucket(a, calls[i].e.pid);
-
-		calls[i].next_hash = *head;
-		*head = i;
-	}
+	for (u32 i = a->oldest; i != NONE; i = calls[i].newer)
+		hash_add(a, i);
 	memset(calls + a->n, 0, (n - a->n) * sizeof(*calls));
 	for (u32 i = n; i-- > a->n;) {
 		calls[i].next_hash = a->free;
@@ -88,6 +128,7 @@ struct assemble *assemble_create(const struct assemble_opts *opts)
 	if (!a->o.data_max || a->o.data_max > SYSCALL_DATA_MAX)
 		a->o.data_max = SYSCALL_DATA_MAX;
 	a->oldest = a->newest = a->free = NONE;
+	a->key = addr_hash_key();
 	if (set_room(a, MIN(a->o.n_calls, CALLS_FIRST))) {
 		assemble_destroy(a);
 		return NULL;
@@ -149,6 +190,8 @@ static void emit(struct assemble *a, u32 i, enum syscall_state state)
 	while (*link != i)
 		link = &a->calls[*link].next_hash;
 	*link = c->next_hash;
+	if (c->thread_exec)
+		exec_remove(a, c);
 	list_remove(a, c);
 	c->e.state = (u8)state;
 	c->e.data = (const u8 *)c->data.data;
@@ -163,6 +206,11 @@ static void emit(struct assemble *a, u32 i, enum syscall_state state)
 	c->data = (struct buf){ .data = c->data.data, .cap = c->data.cap };
 	c->next_hash = a->free;
 	a->free = i;
+}
+
+static bool is_exec(const struct syscall_entry *entry)
+{
+	return !strcmp(entry->name, "execve") || !strcmp(entry->name, "execveat");
 }
 
 static void comm_set(char *dst, const char *comm)
@@ -188,7 +236,7 @@ static void make_room(struct assemble *a)
 static void enter(struct assemble *a, const struct syscall_input *in)
 {
 	const struct syscall_entry *entry = syscall_table_at(a->o.table, in->ip);
-	u32 i = find(a, in->pid), *head;
+	u32 i = find(a, in->pid);
 	struct syscall_event *e;
 
 	if (!entry) {
@@ -215,9 +263,8 @@ static void enter(struct assemble *a, const struct syscall_input *in)
 	if (in->args)
 		memcpy(e->args, in->args, sizeof(e->args));
 	comm_set(e->comm, in->comm);
-	head = bucket(a, in->pid);
-	a->calls[i].next_hash = *head;
-	*head = i;
+	a->calls[i].thread_exec = in->tgid && in->tgid != in->pid && is_exec(entry);
+	hash_add(a, i);
 	list_add(a, i);
 	a->counts.entries++;
 	a->counts.open++;
@@ -381,7 +428,7 @@ static enum syscall_state exit_state(const struct syscall_event *e)
 		return SYSCALL_SIGRETURN;
 	if (syscall_restart(e->ret) != RESTART_NOT)
 		return SYSCALL_RESTARTED;
-	if (!e->ret && (named(e, "execve") || named(e, "execveat")))
+	if (!e->ret && is_exec(e->entry))
 		return SYSCALL_EXECVE;
 	return SYSCALL_RETURNED;
 }
@@ -393,22 +440,21 @@ static enum syscall_state exit_state(const struct syscall_event *e)
 static u32 of_thread(struct assemble *a, const struct syscall_input *in,
 		     const struct syscall_entry *entry)
 {
-	u32 i = find(a, in->pid);
+	u32 i = find(a, in->pid), found = NONE, n = 0;
 
-	if (!entry || (strcmp(entry->name, "execve") != 0 && strcmp(entry->name, "execveat") != 0))
+	if (!entry || !is_exec(entry) || (i != NONE && a->calls[i].e.entry == entry))
 		return NONE;
-	if (i != NONE && a->calls[i].e.entry == entry)
-		return NONE;
-	for (u32 j = a->oldest; j != NONE; j = a->calls[j].newer) {
+	/* of several the oldest: v6.1 fs/exec.c prepare_bprm_creds() has the others wait */
+	for (u32 j = *exec_bucket(a, in->pid); j != NONE && n < EXECS_MAX;
+	     j = a->calls[j].older_exec, n++) {
 		const struct syscall_event *e = &a->calls[j].e;
 
-		if (e->entry == entry && e->tgid == in->pid && e->pid != in->pid) {
-			if (i != NONE)
-				emit(a, i, SYSCALL_NEVER);
-			return j;
-		}
+		if (e->entry == entry && e->tgid == in->pid)
+			found = j;
 	}
-	return NONE;
+	if (found != NONE && i != NONE)
+		emit(a, i, SYSCALL_NEVER);
+	return found;
 }
 
 /* The open call that a return speaks of; one of another function means a lost entry. */
