@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hash of tables by address that a guest or a file fills. Each table has a key that nobody else knows, so
+ * The hash of tables by address, or by words, that a guest or a file fills. Each table has a key that nobody else knows, so
  * that nobody can choose a million addresses that take each other's places.
  */
 #ifndef TRACERS_ADDR_HASH_H
@@ -27,6 +27,14 @@ static inline u32 addr_hash(u64 addr, u64 key)
 	unsigned __int128 m = (unsigned __int128)(addr ^ key) * 0x9e3779b97f4a7c15;
 
 	return (u32)((u64)m >> 32 ^ (u64)(m >> 64));
+}
+
+/* Of several words, one after the other: @h is what came of those before; of the first it is the key. */
+static inline u64 words_hash(u64 word, u64 h)
+{
+	unsigned __int128 m = (unsigned __int128)(word ^ h) * 0x9e3779b97f4a7c15;
+
+	return (u64)m ^ (u64)(m >> 64);
 }
 
 #endif

@@ -2,15 +2,19 @@
 /* Stacks, each kept once. See stacks.h. */
 #include "tracers/stacks.h"
 
+#include "tracers/addr_hash.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SLOTS (2 * STACKS_MAX) /* a power of two */
+#define PROBES \
+	256u /* slots looked at; half of them full, some 60 are the most that chance asks for */
 
 struct stacks {
 	atomic_uint refs;
-	u64 refused;
+	u64 key, refused;
 	u32 n, n_addr;
 	struct trace_stack *slot[SLOTS]; /* by hash */
 };
@@ -19,8 +23,10 @@ struct stacks *stacks_create(void)
 {
 	struct stacks *s = calloc(1, sizeof(*s));
 
-	if (s)
-		atomic_init(&s->refs, 1);
+	if (!s)
+		return NULL;
+	atomic_init(&s->refs, 1);
+	s->key = addr_hash_key();
 	return s;
 }
 
@@ -40,25 +46,25 @@ void stacks_destroy(struct stacks *s)
 	free(s);
 }
 
-static u32 hash(const u32 *low, u32 n)
+static u32 hash(const u32 *low, u32 n, u64 key)
 {
-	u64 h = n;
+	u64 h = words_hash(n, key);
 
 	for (u32 i = 0; i < n; i++)
-		h = (h ^ low[i]) * 0x9e3779b97f4a7c15;
+		h = words_hash(low[i], h);
 	return (u32)(h >> 32);
 }
 
 const struct trace_stack *stacks_get(struct stacks *s, const u32 *low, u32 n)
 {
 	struct trace_stack *new;
-	u32 i = hash(low, n) & (SLOTS - 1);
+	u32 i = hash(low, n, s->key) & (SLOTS - 1), probes = 0;
 
-	for (; s->slot[i]; i = (i + 1) & (SLOTS - 1)) {
+	for (; s->slot[i] && probes < PROBES; i = (i + 1) & (SLOTS - 1), probes++) {
 		if (s->slot[i]->n == n && !memcmp(s->slot[i]->low, low, n * sizeof(*low)))
 			return s->slot[i];
 	}
-	new = s->n < STACKS_MAX &&n <= STACKS_MAX_ADDR - s->n_addr
+	new = probes < PROBES && s->n < STACKS_MAX &&n <= STACKS_MAX_ADDR - s->n_addr
 		      ? malloc(sizeof(*new) + n * sizeof(*low))
 		      : NULL;
 	if (!new) {

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "guest-agent/agent_abi.h"
+#include "tracers/addr_hash.h"
 #include "tracers/comms.h"
 
 #include <errno.h>
@@ -51,6 +52,7 @@ struct store {
 	u64 mask;
 	u64 commless;
 	u16 free_comm; /* 0: none */
+	u64 key;
 	u16 heads[COMMS]; /* by hash; 0: none */
 	struct comm comms[COMMS];
 	u32 n_words;
@@ -95,6 +97,7 @@ int store_create(u32 records, u32 words, bool stacks, struct store **ret, struct
 	}
 	pthread_mutex_init(&s->lock, NULL);
 	s->mask = n - 1;
+	s->key = addr_hash_key();
 	for (u16 i = 1; i < COMMS - 1; i++)
 		s->comms[i].next = i + 1;
 	s->free_comm = 1;
@@ -114,7 +117,7 @@ void store_destroy(struct store *s)
 
 static u16 *comm_head(struct store *s, const u64 word[2])
 {
-	return &s->heads[((word[0] ^ (word[1] * 31)) * 0x9e3779b97f4a7c15) >> 32 & (COMMS - 1)];
+	return &s->heads[words_hash(word[1], words_hash(word[0], s->key)) >> 32 & (COMMS - 1)];
 }
 
 static u16 comm_get(struct store *s, const char *comm)

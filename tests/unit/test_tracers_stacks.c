@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -59,6 +60,41 @@ static void each_is_kept_once(void **state)
 	assert_memory_equal(a->low, callers, sizeof(callers));
 	assert_ptr_equal(stacks_get(s, callers, 3), a); /* known ones are found all the same */
 	assert_int_equal(stacks_refused(s), 2 * STACKS_MAX - (STACKS_MAX - 3));
+	stacks_destroy(s);
+}
+
+static u64 cpu_ms(void)
+{
+	struct rusage r;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &r), 0);
+	return (u64)r.ru_utime.tv_sec * 1000 + (u64)r.ru_utime.tv_usec / 1000;
+}
+
+/*
+ * Stacks of one caller each that a hash without a key has in 64 places next to each other. Each costs what others
+ * cost, and none is refused.
+ */
+static void chosen_stacks(void **state)
+{
+	static u32 chosen[20000];
+	const u64 factor = 0x9e3779b97f4a7c15;
+	struct stacks *s = stacks_create();
+	u32 n = 0;
+	u64 began;
+
+	(void)state;
+	for (u32 low = 0; n < ARRAY_SIZE(chosen); low++) {
+		if (!(((low ^ 1) * factor) >> 32 & (2 * STACKS_MAX - 64)))
+			chosen[n++] = low;
+	}
+	began = cpu_ms();
+	for (u32 round = 0; round < 3; round++) {
+		for (u32 i = 0; i < n; i++)
+			assert_non_null(stacks_get(s, &chosen[i], 1));
+	}
+	assert_in_range(cpu_ms() - began, 0, 250);
+	assert_int_equal(stacks_refused(s), 0);
 	stacks_destroy(s);
 }
 
@@ -232,9 +268,13 @@ static void folded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(each_is_kept_once), cmocka_unit_test(as_text),
-		cmocka_unit_test(as_json),           cmocka_unit_test(kept_for_readers),
-		cmocka_unit_test(in_a_recording),    cmocka_unit_test(folded),
+		cmocka_unit_test(each_is_kept_once),
+		cmocka_unit_test(chosen_stacks),
+		cmocka_unit_test(as_text),
+		cmocka_unit_test(as_json),
+		cmocka_unit_test(kept_for_readers),
+		cmocka_unit_test(in_a_recording),
+		cmocka_unit_test(folded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

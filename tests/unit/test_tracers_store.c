@@ -189,6 +189,44 @@ static void too_many_names_are_counted(void **state)
 	store_destroy(s);
 }
 
+static u64 cpu_ms(void)
+{
+	struct rusage r;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &r), 0);
+	return (u64)r.ru_utime.tv_sec * 1000 + (u64)r.ru_utime.tv_usec / 1000;
+}
+
+/* Names that a hash without a key has all in one place. */
+static void chosen_names(void **state)
+{
+	static struct trace_record r[16000];
+	const u64 letters = 0x6161616161616161;
+	struct store_info info;
+	struct store *s;
+	u64 began;
+
+	(void)state;
+	for (u64 i = 0; i < ARRAY_SIZE(r); i++) {
+		/* 16 letters, of which 6 say which one it is */
+		u64 word[2] = { 0, letters + (i & 0xf) + (i << 4 & 0xf00) + (i << 8 & 0xf0000) +
+					   (i << 12 & 0xf000000) };
+
+		word[0] = word[1] * 31 ^ 0x9f9f9f9f9f9f9f9f;
+		r[i] = (struct trace_record){ .type = TRACE_FUNCTION, .pid = 7 };
+		memcpy(r[i].comm, word, sizeof(word));
+		assert_int_equal(strlen(r[i].comm), 16);
+	}
+	assert_int_equal(store_create(32768, 0, false, &s, NULL), 0);
+	began = cpu_ms();
+	for (u32 round = 0; round < 3; round++)
+		store_append(s, r, ARRAY_SIZE(r));
+	assert_in_range(cpu_ms() - began, 0, 250);
+	store_info(s, &info);
+	assert_int_equal(info.commless, 0);
+	store_destroy(s);
+}
+
 /* As a guest has them: 16 bytes without a NUL, or whatever behind one. */
 static void names_end_where_they_end(void **state)
 {
@@ -377,6 +415,7 @@ int main(void)
 		cmocka_unit_test(reads_in_order_and_says_what_is_gone),
 		cmocka_unit_test(names_are_given_up_with_their_records),
 		cmocka_unit_test(too_many_names_are_counted),
+		cmocka_unit_test(chosen_names),
 		cmocka_unit_test(names_end_where_they_end),
 		cmocka_unit_test(refuses_silly_sizes),
 		cmocka_unit_test(more_than_the_host_has),
