@@ -6,6 +6,8 @@
  */
 #include "tracers/profile.h"
 
+#include "tracers/addr_hash.h"
+#include "tracers/comms.h"
 #include "tracers/out_layout.h"
 #include "tracers/profile_funcs.h"
 
@@ -46,18 +48,12 @@ struct profile {
 	u32 *by_node; /* open addressing; a slot is 1 + an index, 0: empty */
 	u32 n_slots; /* a power of two */
 	u64 n_shortened;
+	u64 hash_key; /* a guest chooses names, and what calls what */
 	bool timed; /* some call has returned */
 	bool graph_time;
 	char (*comms)[TRACE_COMM_LEN + 1];
 	u32 n_comms, comms_cap;
 };
-
-static u64 mix(u64 a, u64 b)
-{
-	u64 h = (a ^ (b << 40 | b >> 24)) * 0x9e3779b97f4a7c15;
-
-	return h ^ h >> 29;
-}
 
 static void *grown(void *array, u32 n, u32 *cap, size_t size)
 {
@@ -74,7 +70,7 @@ static void *grown(void *array, u32 n, u32 *cap, size_t size)
 
 static u32 node_slot(const struct profile *p, u64 key, u32 parent)
 {
-	u32 h = (u32)mix(key, parent + 1ull) & (p->n_slots - 1);
+	u32 h = (u32)words_hash(parent, words_hash(key, p->hash_key)) & (p->n_slots - 1);
 
 	for (; p->by_node[h]; h = (h + 1) & (p->n_slots - 1)) {
 		const struct node *n = &p->nodes[p->by_node[h] - 1];
@@ -159,12 +155,11 @@ static int node_of(struct profile *p, u32 parent, u64 key, u32 *ret)
 
 static int task_node(struct profile *p, const struct trace_record *r, u32 *ret)
 {
-	u64 key = 0xcbf29ce484222325;
+	u64 word[2];
 	void *comms;
 
-	for (size_t i = 0; i < TRACE_COMM_LEN && r->comm[i]; i++)
-		key = (key ^ (u8)r->comm[i]) * 0x100000001b3;
-	if (node_of(p, 0, key, ret))
+	comms_words(r->comm, word);
+	if (node_of(p, 0, words_hash(word[1], words_hash(word[0], p->hash_key)), ret))
 		return -ENOMEM;
 	if (!*ret || p->nodes[*ret].comm)
 		return 0;
@@ -180,7 +175,8 @@ static int task_node(struct profile *p, const struct trace_record *r, u32 *ret)
 static struct task *task_of(struct profile *p, const struct trace_record *r)
 {
 	u64 key = r->pid ? r->pid : 1ull << 32 | r->cpu;
-	struct task *t = &p->tasks[mix(key, 0) % TASKS];
+	u64 h = key * 0x9e3779b97f4a7c15; /* pids that follow each other are apart */
+	struct task *t = &p->tasks[(h ^ h >> 29) % TASKS];
 
 	if (t->key == key)
 		return t;
@@ -377,6 +373,7 @@ struct profile *profile_create(bool graph_time)
 	if (!p)
 		return NULL;
 	p->graph_time = graph_time;
+	p->hash_key = addr_hash_key();
 	p->tasks = calloc(TASKS, sizeof(*p->tasks));
 	p->funcs = funcs_create();
 	if (!p->tasks || !p->funcs || node_of(p, UINT32_MAX, 0, &root)) {
