@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define READ_TRIES \
 	64 /* a torn read of a clock page is rare, a guest that always tears one is lying */
@@ -335,6 +336,19 @@ int trace_clock_refresh(const struct kernel *k, const struct sym_mem *mem, struc
 		return rc;
 	trace_clock_deinit(c);
 	*c = fresh;
+	return 0;
+}
+
+int trace_clock_copy(const struct trace_clock *from, struct trace_clock *to)
+{
+	struct trace_clock copy = *from;
+
+	copy.cpus = calloc(MAX(from->n_cpus, 1u), sizeof(*copy.cpus));
+	if (!copy.cpus)
+		return -ENOMEM;
+	memcpy(copy.cpus, from->cpus, from->n_cpus * sizeof(*copy.cpus));
+	trace_clock_deinit(to);
+	*to = copy;
 	return 0;
 }
 

@@ -54,6 +54,9 @@ must_check int trace_clock_init(const struct kernel *k, const struct sym_mem *me
 must_check int trace_clock_refresh(const struct kernel *k, const struct sym_mem *mem,
 				   struct trace_clock *c, struct err *err);
 
+/** trace_clock_copy - @from into @to, which is replaced; -ENOMEM, and it stays as it was */
+must_check int trace_clock_copy(const struct trace_clock *from, struct trace_clock *to);
+
 void trace_clock_deinit(struct trace_clock *c);
 
 /** trace_clock_ns - sched_clock() of CPU @cpu at the full TSC @tsc; an unknown CPU counts as CPU 0 */

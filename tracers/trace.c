@@ -81,11 +81,9 @@ static int start_drain(struct trace *t, const struct trace_opts *opts, u64 thres
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's counters");
 	if (t->graph && !tracing_graph_stats(t->g, &t->base))
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "cannot read the agent's counters");
-	if (pthread_create(&t->thread, NULL, trace_thread, t))
-		return err_set(err, -EAGAIN, ERR_NO_MEMORY, 0,
-			       "cannot start a thread to drain rings");
-	t->thread_runs = true;
-	return 0;
+	if (trace_clock_copy(&t->clock, &t->drain_clock))
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the guest's clock");
+	return trace_start_threads(t, err);
 }
 
 /* What was forked before the agent followed. On failure nothing stays armed. */
@@ -146,29 +144,20 @@ static int start_locked(struct trace *t, const struct trace_opts *opts, struct e
 		rc = follow(t, &to, err);
 	if (rc)
 		return rc;
-	t->armed = true;
+	t->armed = t->tended = true;
 	t->info.n_functions = counts.n_armed;
 	t->info.n_skipped = c.n_skipped + counts.n_skipped;
 	return 0;
 }
 
-static void end_thread(struct trace *t)
-{
-	if (!t->thread_runs)
-		return;
-	pthread_mutex_lock(&t->lock);
-	t->stop = true;
-	pthread_cond_signal(&t->wake);
-	pthread_mutex_unlock(&t->lock);
-	pthread_join(t->thread, NULL);
-	t->thread_runs = false;
-}
-
 void trace_free(struct trace *t)
 {
-	end_thread(t);
+	trace_end_threads(t);
 	drain_destroy(t->drain);
 	trace_clock_deinit(&t->clock);
+	trace_clock_deinit(&t->drain_clock);
+	trace_clock_deinit(&t->post.clock);
+	free(t->post.never.call);
 	trace_sys_destroy(t->sys);
 	trace_life_deinit(t);
 	store_destroy(t->store);
@@ -177,6 +166,7 @@ void trace_free(struct trace *t)
 	free(t->late.call);
 	free(t->turn_late.call);
 	pthread_cond_destroy(&t->wake);
+	pthread_cond_destroy(&t->care_wake);
 	pthread_cond_destroy(&t->turned);
 	pthread_mutex_destroy(&t->lock);
 	pthread_mutex_destroy(&t->control);
@@ -221,6 +211,7 @@ static int trace_new(struct guest *g, const struct trace_opts *opts, struct trac
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&t->wake, &attr);
+	pthread_cond_init(&t->care_wake, &attr);
 	pthread_cond_init(&t->turned, &attr);
 	pthread_condattr_destroy(&attr);
 	t->graph = t->ever_graph = graph;
@@ -273,7 +264,8 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 static int stop_trace(struct trace *t, struct err *err)
 {
 	struct guest_restore restore = { 0 };
-	struct err drain_err = { 0 };
+	struct err drain_err = { 0 }, post_err = { 0 };
+	bool stays;
 	int rc;
 
 	if (!t->armed)
@@ -283,11 +275,14 @@ static int stop_trace(struct trace *t, struct err *err)
 	if (t->graph)
 		(void)!tracing_collect(t->g, trace_note_unreturned, &t->late, NULL);
 	rc = tracing_disarm(t->g, &restore, err);
+	stays = rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED &&
+		err->code != ERR_GUEST_RESTORED;
+	t->tended = stays; /* who looks after it next arms nothing any more */
 	guest_unlock(t->g);
-	if (rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED &&
-	    err->code != ERR_GUEST_RESTORED)
+	if (stays)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
-	end_thread(t);
+	trace_end_threads(t);
+	(void)!trace_take_post(t, &post_err); /* it ends anyway */
 	trace_pass_unreturned(t, &t->turn_late);
 	trace_pass_unreturned(t, &t->late);
 	if (rc) /* nothing is left to disarm */
@@ -426,7 +421,7 @@ void trace_destroy(struct trace *t)
 	if (trace_stop(t, &err)) {
 		log_error("a trace could not be stopped, the journal keeps what is left: %s",
 			  err.msg);
-		end_thread(t);
+		trace_end_threads(t);
 		/* the next trace puts back what this one could not */
 		guest_lock(t->g);
 		tracing_off(t->g);

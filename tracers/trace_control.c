@@ -120,6 +120,7 @@ int trace_snapshot(struct trace *t, struct trace **ret, struct err *err)
 	pthread_mutex_init(&s->control, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->wake, NULL);
+	pthread_cond_init(&s->care_wake, NULL);
 	pthread_cond_init(&s->turned, NULL);
 	trace_get_info(t, &s->info);
 	s->info.state = TRACE_STOPPED;

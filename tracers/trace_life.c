@@ -111,20 +111,18 @@ void trace_life_deinit(struct trace *t)
 	kernel_destroy(t->k);
 }
 
-/* What comes into the store from now on is of this epoch. */
-static void mark(struct trace *t)
+void trace_life_mark(struct trace *t, u32 epoch)
 {
 	struct store_info s;
 
 	trace_flush(t);
 	store_info(t->store, &s);
-	t->epoch = kernel_epoch(t->k);
 	pthread_mutex_lock(&t->lock);
 	if (t->n_marks == MARKS_MAX) { /* the older half is of records long gone */
 		t->n_marks = MARKS_MAX / 2;
 		memmove(t->marks, t->marks + t->n_marks, t->n_marks * sizeof(*t->marks));
 	}
-	t->marks[t->n_marks++] = (struct trace_mark){ s.newest_seq + 1, t->epoch };
+	t->marks[t->n_marks++] = (struct trace_mark){ s.newest_seq + 1, epoch };
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -133,7 +131,8 @@ void trace_life_begin(struct trace *t)
 	if (!tracing_taken(t->g, &t->taken))
 		t->taken = 0;
 	t->k = kernel_ref(guest_kernel(t->g));
-	mark(t);
+	t->epoch = kernel_epoch(t->k);
+	trace_life_mark(t, t->epoch);
 }
 
 static void note_unheeded(struct trace *t, size_t n)
@@ -186,10 +185,12 @@ static int look(struct trace *t, struct err *err)
 	if (rc)
 		return rc;
 	if (t->epoch != kernel_epoch(t->k)) {
-		mark(t);
+		t->epoch = kernel_epoch(t->k);
+		trace_post_epoch(t, t->epoch);
 		t->unarmed = true;
 	}
-	if (t->unarmed) {
+	/* not before what they record is named by the tables that have them */
+	if (t->unarmed && trace_post_is_taken(t)) {
 		rc = arm_new(t, &n_new, err);
 		t->unarmed = rc != 0;
 	}

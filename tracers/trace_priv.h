@@ -37,6 +37,16 @@ enum trace_turn {
 
 struct trace_sys;
 
+/* What the thread that looks after the guest has for the one that drains: see trace_care.c. */
+struct trace_post {
+	struct unreturned never;
+	struct trace_clock clock; /* cpus NULL: none */
+	bool new_epoch;
+	u32 epoch; /* of what is recorded from now on */
+	bool failed;
+	struct err why;
+};
+
 /* Records from @seq on were made in @epoch: see kernel_epoch(). */
 struct trace_mark {
 	u64 seq;
@@ -49,18 +59,22 @@ struct trace {
 	struct kernel *k; /* the one that is traced: a reference */
 	struct trace_sys *sys; /* syscalls: what that needs; else NULL */
 	struct sym_mem mem;
-	struct trace_clock clock;
+	/* from here to tended: under the guest's lock */
+	struct trace_clock clock; /* as it was read last */
 	struct trace_opts opts; /* a copy, of lists too */
 	u64 taken; /* as tracing_taken() said last */
 	bool unarmed; /* functions of new modules could not be armed yet */
 	bool left; /* some sites are the guest's own for now */
 	u32 epoch; /* of kernel tables when sites were chosen last */
+	bool tended; /* sites are armed, and not put back yet */
+	/* from here to n_batch: the draining thread's, if there is one */
 	struct drain *drain;
-	struct store *store;
+	struct trace_clock drain_clock;
 	struct trace_record batch[TRACE_BATCH];
 	size_t n_batch;
-	pthread_t thread;
-	bool thread_runs;
+	struct store *store;
+	pthread_t thread, care_thread;
+	bool thread_runs, care_runs;
 	bool armed;
 	atomic_bool graph; /* returns are followed now */
 	atomic_bool ever_graph; /* or were; set after base */
@@ -74,8 +88,9 @@ struct trace {
 	pthread_mutex_t
 		control; /* stopping and turning, one at a time; taken before the guest's lock */
 	pthread_mutex_t lock; /* all below; taken after it */
-	pthread_cond_t wake;
-	bool stop;
+	pthread_cond_t wake, care_wake;
+	bool stop, care_stop;
+	struct trace_post post;
 	struct trace_info info;
 	enum trace_turn turn;
 	pthread_cond_t turned; /* the thread has set turn, or has ended */
@@ -94,8 +109,24 @@ void trace_take_record(void *arg, const struct trace_record *r);
 /** trace_keep_record - into the store, as it is */
 void trace_keep_record(void *arg, const struct trace_record *r);
 
-/** trace_thread - drains until trace.stop; a pthread's start */
+/** trace_thread - drains until trace.stop; a pthread's start. It waits for nobody who has the guest's lock. */
 void *trace_thread(void *arg);
+
+/* trace_care.c */
+/** trace_start_threads - -EAGAIN: one of them could not be started. Undo: trace_end_threads() */
+must_check int trace_start_threads(struct trace *t, struct err *err);
+/** trace_end_threads - they may not run at all. Context: guest lock not held */
+void trace_end_threads(struct trace *t);
+/** trace_post_epoch - records that the draining thread reads from its next round on are of @epoch */
+void trace_post_epoch(struct trace *t, u32 epoch);
+/** trace_post_is_taken - names are of the epoch that was posted last: what is new in it may be armed */
+bool trace_post_is_taken(struct trace *t);
+/**
+ * trace_take_post - do what the other thread has for this one
+ *
+ * Return: 0; -ECANCELED the trace is to end, as *@err says. Context: the draining thread, or there is none.
+ */
+must_check int trace_take_post(struct trace *t, struct err *err);
 
 /* trace.c, for trace_control.c */
 int trace_check_pids(struct guest *g, const struct trace_opts *opts, struct err *err);
@@ -158,19 +189,29 @@ void trace_life_deinit(struct trace *t);
 must_check int trace_life_set_opts(struct trace *t, const struct trace_opts *opts, struct err *err);
 /** trace_life_copy - names of a snapshot @t are those of @from. Return: 0; -ENOMEM */
 must_check int trace_life_copy(struct trace *from, struct trace *t, struct err *err);
-/** trace_life_begin - sites are about to be armed. Context: guest lock held */
+/** trace_life_begin - sites are about to be armed. Context: guest lock held, no thread runs yet */
 void trace_life_begin(struct trace *t);
+/** trace_life_mark - what comes into the store from now on is of @epoch. Context: as trace_flush() */
+void trace_life_mark(struct trace *t, u32 epoch);
 /**
  * trace_life_look - modules that came or went, sites that the guest's own tracing took or gave back
  *
- * Context: the trace's thread, guest lock held. Return: 0; -ESRCH (vmm.gone); -EBUSY (guest.migrating), and every
- * site is back. What else fails is tried again at the next look.
+ * Context: guest lock held. Return: 0; -ESRCH (vmm.gone); -EBUSY (guest.migrating), and every site is back. What else
+ * fails is tried again at the next look, and functions of new modules are armed at the first one for which
+ * trace_post_is_taken().
  */
 must_check int trace_life_look(struct trace *t, struct err *err);
 
 /** trace_note_unreturned - tracing_collect()'s callback; @arg: struct unreturned */
 void trace_note_unreturned(void *arg, const struct tracing_unreturned *call);
 void trace_notify(struct trace *t);
+/**
+ * trace_give_up - the agent off, as a trace failed; nobody looks after it any more
+ * @err: why; a guest that was rebooted explains more than what was found first, as rings that make no sense
+ *
+ * Context: guest lock not held.
+ */
+void trace_give_up(struct trace *t, struct err *err);
 void trace_failed(struct trace *t, const struct err *err);
 
 #endif

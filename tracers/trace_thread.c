@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* A trace's thread: rings into the store, and what has to be looked after meanwhile. */
+/* A trace's thread that drains: rings into the store. It takes the guest's lock for nothing that it reads. */
 #define LOG_PREFIX "trace"
 #include "tracers/trace_priv.h"
 
@@ -10,10 +10,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define POLL_MIN_NS   500000ull
-#define POLL_MAX_NS   (10 * NSEC_PER_MSEC)
-#define LOOK_AGAIN_NS (2 * NSEC_PER_SEC)
-#define COLLECT_NS    (100 * NSEC_PER_MSEC)
+#define POLL_MIN_NS 500000ull
+#define POLL_MAX_NS (10 * NSEC_PER_MSEC)
+#define COUNT_NS    (100 * NSEC_PER_MSEC)
 
 void trace_notify(struct trace *t)
 {
@@ -72,14 +71,14 @@ u64 trace_record_clock(void *arg, u32 cpu, u64 tsc48)
 {
 	struct trace *t = arg;
 
-	return trace_clock_record_ns(&t->clock, cpu, tsc48);
+	return trace_clock_record_ns(&t->drain_clock, cpu, tsc48);
 }
 
 u64 trace_record_duration(void *arg, u64 ticks)
 {
 	struct trace *t = arg;
 
-	return trace_clock_duration_ns(&t->clock, ticks);
+	return trace_clock_duration_ns(&t->drain_clock, ticks);
 }
 
 /* What a counter of the guest's, which may say anything, has grown by; never less than before. */
@@ -173,24 +172,6 @@ void trace_pass_unreturned(struct trace *t, struct unreturned *u)
 	*u = (struct unreturned){ 0 };
 }
 
-/* Frames of calls that will never return go back to the guest, and the calls into the stream. */
-static int collect(struct trace *t, u64 now, u64 *last, struct err *err)
-{
-	struct unreturned u = { 0 };
-	int rc = 0;
-
-	if (!t->graph || now - *last < COLLECT_NS)
-		return 0;
-	*last = now;
-	guest_lock(t->g);
-	if (t->graph) /* still */
-		rc = tracing_collect(t->g, trace_note_unreturned, &u, err);
-	guest_unlock(t->g);
-	trace_pass_unreturned(t, &u);
-	trace_update_graph(t); /* here, since it looks at every CPU's counters in the guest */
-	return rc;
-}
-
 void trace_failed(struct trace *t, const struct err *err)
 {
 	log_error("%s", err->msg);
@@ -253,58 +234,68 @@ static bool pause_for(struct trace *t, u64 ns)
 	return !stop;
 }
 
-/* Every few seconds: is it still the kernel that we know, and does its clock still run as we think? */
-static int look_again(struct trace *t, u64 now, u64 *last, struct err *err)
-{
-	struct err clock_err = { 0 };
-	int rc;
-
-	if (now - *last < LOOK_AGAIN_NS)
-		return 0;
-	*last = now;
-	guest_lock(t->g);
-	rc = guest_check_alive(t->g, err);
-	if (!rc && trace_clock_refresh(guest_kernel(t->g), &t->mem, &t->clock, &clock_err))
-		log_warn("the guest's clock could not be read again: %s", clock_err.msg);
-	if (!rc)
-		rc = trace_life_look(t, err);
-	guest_unlock(t->g);
-	return rc;
-}
-
-/* Rings that make no sense, or cannot be read, are most often those of a guest that was rebooted. */
-static void drain_failed(struct trace *t, struct err *err)
+void trace_give_up(struct trace *t, struct err *err)
 {
 	struct err why = { 0 };
 
 	guest_lock(t->g);
+	t->tended = false;
 	if (err->code == ERR_GUEST_RESTORED)
 		guest_note_restored(t->g);
 	if (guest_check_alive(t->g, &why) && why.code != ERR_NONE)
 		*err = why;
 	tracing_off(t->g); /* nobody reads any more; the sites are put back when it is stopped */
 	guest_unlock(t->g);
+}
+
+static void fail(struct trace *t, const struct err *err)
+{
 	trace_flush(t);
 	trace_failed(t, err);
 	trace_notify(t);
 }
 
+/* What costs a look at every CPU's counters in the guest. */
+static void count_graph(struct trace *t, u64 now, u64 *last)
+{
+	if (!t->graph || now - *last < COUNT_NS)
+		return;
+	*last = now;
+	trace_update_graph(t);
+}
+
+/* false: the trace has failed */
+static bool drain_once(struct trace *t, u64 now, size_t *n_ret, bool *more_ret)
+{
+	struct err err = { 0 };
+
+	take_turn(t);
+	/* after it: calls that were found never to return before a turn belong before it */
+	if (trace_take_post(t, &err)) {
+		fail(t, &err);
+		return false;
+	}
+	if (drain_round(t->drain, now, n_ret, more_ret, &err)) {
+		trace_give_up(
+			t, &err); /* takes the guest's lock: there is nothing to be read any more */
+		fail(t, &err);
+		return false;
+	}
+	return true;
+}
+
 static void drain_until_stop(struct trace *t)
 {
-	u64 poll = POLL_MIN_NS, looked = clock_ns(CLOCK_MONOTONIC), collected = looked;
-	struct err err = { 0 };
+	u64 poll = POLL_MIN_NS, counted = clock_ns(CLOCK_MONOTONIC);
 	bool more = false;
 	size_t n;
 
 	while (pause_for(t, more ? 0 : poll)) {
 		u64 now = clock_ns(CLOCK_MONOTONIC);
 
-		take_turn(t);
-		if (drain_round(t->drain, now, &n, &more, &err) ||
-		    collect(t, now, &collected, &err) || look_again(t, now, &looked, &err)) {
-			drain_failed(t, &err);
+		if (!drain_once(t, now, &n, &more))
 			return;
-		}
+		count_graph(t, now, &counted);
 		n += trace_take_markers(t, false);
 		trace_flush(t);
 		trace_update_losses(t);
@@ -322,6 +313,7 @@ void *trace_thread(void *arg)
 	pthread_mutex_lock(&t->lock);
 	t->thread_ended = true;
 	pthread_cond_broadcast(&t->turned);
+	pthread_cond_signal(&t->care_wake);
 	pthread_mutex_unlock(&t->lock);
 	return NULL;
 }

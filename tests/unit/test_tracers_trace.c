@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+/* A trace's two threads: the one that drains waits for nothing that the other one waits for. */
+#include "test_tracers_trace_fake.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MANY (8 * SLOTS)
+
+static struct trace *t;
+
+static bool wait_for(const atomic_bool *what)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+
+	while (!*what && clock_ns(CLOCK_MONOTONIC) < end)
+		fake_nap();
+	return *what;
+}
+
+/* Records flow, as fast as they are read. */
+static bool flow(u32 n)
+{
+	for (u32 i = 0; i < n; i++) {
+		if (!fake_put(AGENT_REC_FUNCTION, TEXT, 7))
+			return false;
+	}
+	return true;
+}
+
+static int setup(void **state)
+{
+	const struct trace_opts opts = { .tracer = "function_graph", .buffer_records = 1u << 16 };
+	struct err err = { 0 };
+
+	(void)state;
+	fake_setup();
+	return trace_start((struct guest *)&vm, &opts, &t, &err);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	trace_destroy(t);
+	pthread_mutex_destroy(&vm.lock);
+	return 0;
+}
+
+static struct trace_info info(void)
+{
+	struct trace_info i;
+
+	trace_get_info(t, &i);
+	return i;
+}
+
+static bool wait_for_records(u64 n)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+
+	while (info().n_records < n && clock_ns(CLOCK_MONOTONIC) < end)
+		fake_nap();
+	return info().n_records == n;
+}
+
+/* All that was written is there, and no more. */
+static void assert_all(u64 n)
+{
+	struct trace_info i;
+	struct err err = { 0 };
+
+	assert_int_equal(trace_stop(t, &err), 0);
+	i = info();
+	assert_int_equal(i.state, TRACE_STOPPED);
+	assert_int_equal(i.n_lost, 0);
+	assert_int_equal(i.n_records, n);
+}
+
+static struct trace_record record(u64 seq)
+{
+	struct trace_record r;
+	struct trace_page page = { .buf = &r, .max = 1 };
+	struct err err = { 0 };
+
+	assert_int_equal(trace_read(t, seq - 1, &page, &err), 0);
+	assert_int_equal(page.n, 1);
+	return r;
+}
+
+static const char *name(u64 seq)
+{
+	struct kernel_sym s;
+	u64 off;
+
+	return trace_sym_then(t, seq, record(seq).ip, &s, &off) ? s.name : "?";
+}
+
+static void a_lock_that_is_held_loses_nothing(void **state)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+	bool flows;
+
+	(void)state;
+	guest_lock(NULL);
+	while (vm.n_locking < 2 && clock_ns(CLOCK_MONOTONIC) < end)
+		fake_nap(); /* until frames are to be collected */
+	assert_int_equal(vm.n_locking, 2);
+	flows = flow(MANY);
+	guest_unlock(NULL);
+	assert_true(flows);
+	assert_all(MANY);
+}
+
+static void a_monitor_that_is_silent_loses_nothing(void **state)
+{
+	bool flows;
+	u64 seq;
+
+	(void)state;
+	vm.monitor_hangs = true;
+	vm.next_epoch = 1;
+	vm.ns_per_tick = 3;
+	assert_true(flow(10));
+	assert_true(wait_for(&vm.in_monitor));
+	flows = flow(MANY) && wait_for_records(10 + MANY);
+	vm.monitor_hangs = false;
+	assert_true(flows);
+	for (u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+	     !vm.n_armed_more && clock_ns(CLOCK_MONOTONIC) < end;)
+		fake_nap();
+	assert_int_equal(vm.n_armed_more, 1);
+	assert_all(10 + MANY + 3 * SLOTS);
+	/* what came with the module has its names, each record of before those of before */
+	for (seq = 1; seq <= 10 + MANY; seq++)
+		assert_string_equal(name(seq), "before");
+	for (; seq <= 10 + MANY + 3 * SLOTS; seq++)
+		assert_string_equal(name(seq), "then");
+	/* the clock that was read anew */
+	assert_int_equal(record(1).ts_ns, 1000 * 2);
+	assert_int_equal(record(seq - 1).ts_ns, (1000 + seq - 2) * 3);
+}
+
+static void nobody_looks_after_what_was_put_back(void **state)
+{
+	(void)state;
+	assert_true(flow(3));
+	vm.disarm_waits = true; /* until somebody waits for the lock, to collect frames */
+	assert_all(3);
+	assert_false(vm.late);
+}
+
+static void calls_that_never_return_come_into_the_stream(void **state)
+{
+	struct trace_record r;
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+
+	(void)state;
+	assert_true(fake_put(AGENT_REC_GRAPH_ENTRY, TEXT, 9));
+	vm.n_never = 1;
+	while (info().n_records < 2 && clock_ns(CLOCK_MONOTONIC) < end)
+		fake_nap();
+	r = record(2);
+	assert_int_equal(r.type, TRACE_GRAPH_NEVER);
+	assert_int_equal(r.ip, TEXT);
+	assert_int_equal(r.pid, 9);
+	assert_all(2);
+	assert_int_equal(info().n_never, 1);
+}
+
+static void what_fails_ends_the_trace_with_its_reason(void **state)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+	struct err err = { 0 };
+
+	(void)state;
+	assert_true(flow(3));
+	vm.collect_fails = true;
+	while (info().state == TRACE_RUNNING && clock_ns(CLOCK_MONOTONIC) < end)
+		fake_nap();
+	assert_int_equal(info().state, TRACE_FAILED);
+	assert_int_equal(info().error.code, ERR_VMM_GONE);
+	assert_int_equal(info().n_records, 3);
+	assert_true(vm.off);
+	assert_int_equal(trace_stop(t, &err), 0);
+	assert_int_equal(info().state, TRACE_FAILED);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(a_lock_that_is_held_loses_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_monitor_that_is_silent_loses_nothing, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(nobody_looks_after_what_was_put_back, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(calls_that_never_return_come_into_the_stream, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_fails_ends_the_trace_with_its_reason, setup,
+						teardown),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A guest for tests of a trace: one CPU's ring, and all that tracers/trace*.c ask of patcher/, of the kernel's tables
+ * and of the guest's clock.
+ */
+#ifndef TESTS_TRACERS_TRACE_FAKE_H
+#define TESTS_TRACERS_TRACE_FAKE_H
+
+#include "tracers/trace_priv.h"
+
+#define SLOTS 256u
+#define TEXT  0xffffffff81000000ull
+#define NEW   (TEXT + 0x1000) /* a function of a module that comes with epoch 1 */
+#define PATIENCE \
+	(20 * NSEC_PER_SEC) /* of a busy host; a thread that waits for ours waits for ever */
+
+struct fake_vm {
+	pthread_mutex_t lock;
+	atomic_uint n_locking; /* wait for it, or have it */
+	atomic_bool monitor_hangs, in_monitor;
+	atomic_uint epoch, next_epoch;
+	atomic_uint n_never; /* to be found by the next looks */
+	atomic_uint n_armed_more;
+	atomic_bool collect_fails;
+	atomic_bool disarm_waits; /* until another waits for the lock */
+	atomic_bool disarmed, late; /* late: frames were collected after that */
+	atomic_bool off;
+	atomic_uint ns_per_tick;
+};
+extern struct fake_vm vm;
+
+/** fake_setup - no trace; an empty ring */
+void fake_setup(void);
+
+/** fake_put - a record, its TSC 1000 and how many there are already; false: the ring is full, and stays so */
+bool fake_put(u32 type, u64 ip, u32 pid);
+
+/** fake_nap - for those who wait */
+void fake_nap(void);
+
+#endif
