@@ -38,7 +38,7 @@ void fake_setup(void)
 	pthread_mutex_init(&vm.lock, NULL);
 }
 
-static struct agent_cpu *cpu(void)
+static struct agent_cpu *cpu0(void)
 {
 	return (struct agent_cpu *)&data[AGENT_CPU_OFF / 8];
 }
@@ -65,10 +65,10 @@ static int io_write(void *arg, u64 off, const void *buf, size_t len)
 
 bool fake_put(u32 type, u64 ip, u32 pid)
 {
-	u64 index = cpu()->head, low = (u64)type << AGENT_TYPE_SHIFT | pid, w[3];
+	u64 index = cpu0()->head, low = (u64)type << AGENT_TYPE_SHIFT | pid, w[3];
 	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
 
-	while (index - __atomic_load_n(&cpu()->tail, __ATOMIC_ACQUIRE) >= SLOTS) {
+	while (index - __atomic_load_n(&cpu0()->tail, __ATOMIC_ACQUIRE) >= SLOTS) {
 		if (clock_ns(CLOCK_MONOTONIC) > end)
 			return false;
 		fake_nap();
@@ -78,7 +78,7 @@ bool fake_put(u32 type, u64 ip, u32 pid)
 	w[2] = (w[0] ^ (w[1] << 23 | w[1] >> 41) ^ low) * AGENT_CHECK_MUL;
 	w[2] = (w[2] & ~LOW36) | low;
 	(void)io_write(NULL, RING_OFF + index % SLOTS * sizeof(w), w, sizeof(w));
-	__atomic_store_n(&cpu()->head, index + 1, __ATOMIC_RELEASE);
+	__atomic_store_n(&cpu0()->head, index + 1, __ATOMIC_RELEASE);
 	return true;
 }
 
@@ -127,13 +127,12 @@ int guest_check_stays(struct guest *g, struct err *err)
 	return 0;
 }
 
-int guest_find_task(struct guest *g, u32 pid, char *comm, u32 *tgid_ret, struct err *err)
+int guest_find_task(struct guest *g, u32 pid, char *comm_ret, u32 *tgid_ret, struct err *err)
 {
 	(void)g;
-	(void)pid;
-	(void)comm;
-	(void)tgid_ret;
 	(void)err;
+	*comm_ret = 0;
+	*tgid_ret = pid;
 	return 0;
 }
 
@@ -447,9 +446,9 @@ u64 trace_clock_ticks(const struct trace_clock *c, u64 ns)
 	return ns / c->cpus->mul;
 }
 
-u64 trace_clock_record_ns(struct trace_clock *c, u32 on, u64 tsc48)
+u64 trace_clock_record_ns(struct trace_clock *c, u32 cpu, u64 tsc48)
 {
-	(void)on;
+	(void)cpu;
 	return tsc48 * c->cpus->mul;
 }
 
