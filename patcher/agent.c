@@ -406,8 +406,7 @@ static int load_spare(struct guest *g, struct err *err)
 	return rc;
 }
 
-/* No task of the guest is inside, or will come back into, the agent's text. */
-static int wait_quiet(struct gate *gate, struct guest *g, struct err *err)
+int agent_wait_quiet(struct gate *gate, struct guest *g, struct err *err)
 {
 	static const char *const sync[] = { "synchronize_rcu_tasks_rude", "synchronize_rcu_tasks",
 					    "synchronize_rcu" };
@@ -419,7 +418,7 @@ static int wait_quiet(struct gate *gate, struct guest *g, struct err *err)
 
 	if (!text)
 		return 0;
-	for (size_t i = 0; i < ARRAY_SIZE(sync); i++) {
+	for (size_t i = 0; gate && i < ARRAY_SIZE(sync); i++) {
 		if (kernel_sym(g->k, sync[i],
 			       &fn)) /* a kernel without preemption has no use for them */
 			continue;
@@ -439,13 +438,13 @@ void agent_forget(struct guest *g)
 
 static int unload_through(struct gate *gate, struct guest *g, struct err *err)
 {
-	int rc = wait_quiet(gate, g, err);
+	int rc = agent_wait_quiet(gate, g, err);
 
 	if (!rc)
 		rc = graph_unload(g, err);
 	/* and nobody who returned through it before, be it in an interrupt or in a task that exits */
 	if (!rc && g->agent.graph_used)
-		rc = wait_quiet(gate, g, err);
+		rc = agent_wait_quiet(gate, g, err);
 	if (!rc)
 		rc = give_back(gate, g, JOURNAL_AGENT_TEXT, err);
 	if (!rc)

@@ -11,6 +11,8 @@
 /* Behind the blob and its trampolines, a page of its own: the interlock. */
 #define AGENT_INTERLOCK_BYTES PAGE_SIZE
 
+struct gate;
+
 /**
  * agent_load - bring the agent into the guest; nothing calls it yet
  *
@@ -28,6 +30,12 @@ must_check int agent_load(struct guest *g, struct err *err);
  * then a look at every stack) and no call returns through it; memory made writable and not executable again before it is freed.
  */
 int agent_unload(struct guest *g, struct err *err);
+
+/**
+ * agent_wait_quiet - until no task of the guest is inside the agent's text, or will come back into it
+ * @gate: the guest is asked, too, for its grace periods; NULL: quiesce_range() alone, see spare_x86.c needs_gate()
+ */
+must_check int agent_wait_quiet(struct gate *gate, struct guest *g, struct err *err);
 
 /** agent_forget - the agent is no more in the guest, nor is anything of it */
 void agent_forget(struct guest *g);

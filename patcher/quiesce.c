@@ -13,6 +13,9 @@
  * In a function of the guest's that the agent called a task has interrupts off and says so (agent_cpu.busy):
  * each CPU has to be seen without. That also tells of those on stacks that are not looked at.
  *
+ * A task that has come to its release_task() is on no list any more, and may yet be preempted inside: who gives memory
+ * back has the guest's synchronize_rcu_tasks() called before, where its kernel preempts itself.
+ *
  * An idle task is never preempted: off its CPU it is not inside. On it, it has no run time of its own;
  * its CPU's counts.
  */

@@ -50,7 +50,12 @@ must_check int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err 
  */
 must_check int spare_return(struct guest *g, struct err *err);
 
-/** spare_unload - all of the agent, once nobody is in it. Return: 0; what quiesce_range(), spare_give_back() return */
+/**
+ * spare_unload - all of the agent, once nobody is in it
+ *
+ * A guest whose kernel preempts itself is asked for its grace periods, through the gate. Return: 0; -EBUSY
+ * (guest.text_busy) also while such a one is booting; what gate_open(), agent_wait_quiet(), spare_give_back() return.
+ */
 must_check int spare_unload(struct guest *g, struct err *err);
 
 #endif

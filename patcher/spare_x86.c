@@ -12,11 +12,11 @@
 #define LOG_PREFIX "spare"
 #include "patcher/spare.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "patcher/agent.h"
+#include "patcher/gate.h"
 #include "patcher/graph.h"
-#include "patcher/quiesce.h"
 
 #include <errno.h>
 #include <string.h>
@@ -25,7 +25,6 @@
 #define WINDOW_SLOTS 256u
 #define LARGE        (2ull << 20)
 #define PMD_SHIFT    21
-#define QUIET_NS     (10 * NSEC_PER_SEC)
 
 #define PTE_PRESENT  (1ull << 0)
 #define PTE_WRITE    (1ull << 1)
@@ -234,24 +233,72 @@ int spare_give_back(struct guest *g, u64 addr, u64 bytes, struct err *err)
 	return rc;
 }
 
+/* Text that is not mapped was never called: a daemon died before it had put it there. */
+static bool may_be_entered(struct guest *g)
+{
+	u64 text = journal_state(g->journal)->alloc[JOURNAL_AGENT_TEXT];
+	struct vm_mapping m;
+
+	return text && !vm_walk(g->vm, gva(text), &m, NULL);
+}
+
+/* false: @name is not known, or not to be read */
+static bool read_int(struct guest *g, const char *name, s32 *ret)
+{
+	u64 addr;
+
+	return !kernel_sym(g->k, name, &addr) && !guest_read(g, addr, ret, sizeof(*ret), NULL);
+}
+
 /*
- * quiesce_range() clears each task by itself, which needs no help of the guest's. Text that is not mapped
- * was never called: a daemon died before it had put it there.
+ * May a task be preempted inside the agent? Only a kernel that preempts itself has RCU tasks (v6.1 kernel/trace/Kconfig),
+ * and one with PREEMPT_DYNAMIC says whether it does (kernel/sched/core.c preempt_dynamic_none, _voluntary).
  */
-int spare_unload(struct guest *g, struct err *err)
+static bool preempts_itself(struct guest *g)
+{
+	s32 mode;
+	u64 fn;
+
+	if (kernel_sym(g->k, "synchronize_rcu_tasks", &fn))
+		return false;
+	return !read_int(g, "preempt_dynamic_mode", &mode) || (mode != 0 && mode != 1);
+}
+
+/*
+ * What lies in memory of the VMM's needs none of the guest's functions to be given back, but for this: a task that has
+ * come to its release_task() is on no list that quiesce_range() could find it by, and yet it may be preempted inside.
+ * synchronize_rcu_tasks() waits for those, too (v6.1 kernel/exit.c exit_tasks_rcu_start()). Until the guest runs user
+ * programs nobody may come by who could call it. After a panic (kernel/panic.c panic_cpu) nobody is scheduled any more.
+ * Return: 1, 0; -EBUSY (guest.text_busy)
+ */
+static int needs_gate(struct guest *g, struct err *err)
+{
+	s32 panic_cpu, state;
+	s64 running;
+
+	if (!preempts_itself(g) || (read_int(g, "panic_cpu", &panic_cpu) && panic_cpu != -1))
+		return 0;
+	if (!kernel_btf_enum(g->k, "SYSTEM_RUNNING", &running) &&
+	    read_int(g, "system_state", &state) && state < running)
+		return err_set(
+			err, -EBUSY, ERR_GUEST_BUSY,
+			journal_state(g->journal)->alloc[JOURNAL_AGENT_TEXT],
+			"%s is still booting, and a task that ended may be inside the agent: "
+			"try again when it runs",
+			g->target);
+	return 1;
+}
+
+static int unload(struct gate *gate, bool entered, struct guest *g, struct err *err)
 {
 	static const enum journal_what both[] = { JOURNAL_AGENT_TEXT, JOURNAL_AGENT_DATA };
 	const struct journal_state *s = journal_state(g->journal);
-	u64 text = s->alloc[JOURNAL_AGENT_TEXT];
-	u64 end = text + s->alloc_bytes[JOURNAL_AGENT_TEXT];
-	struct vm_mapping m;
-	bool there = text && !vm_walk(g->vm, gva(text), &m, NULL);
-	int rc = there ? quiesce_range(g, text, end, QUIET_NS, err) : 0;
+	int rc = entered ? agent_wait_quiet(gate, g, err) : 0;
 
-	if (!rc && there)
+	if (!rc && entered)
 		rc = graph_unload(g, err);
-	if (!rc && there && g->agent.graph_used)
-		rc = quiesce_range(g, text, end, QUIET_NS, err);
+	if (!rc && entered && g->agent.graph_used)
+		rc = agent_wait_quiet(gate, g, err);
 	for (size_t i = 0; !rc && i < ARRAY_SIZE(both); i++) {
 		u64 addr = s->alloc[both[i]];
 
@@ -261,5 +308,22 @@ int spare_unload(struct guest *g, struct err *err)
 			rc = journal_freed(g->journal, both[i], err);
 		fault_point("agent.freed");
 	}
+	return rc;
+}
+
+int spare_unload(struct guest *g, struct err *err)
+{
+	struct err close_err = { 0 };
+	struct gate *gate = NULL;
+	bool entered = may_be_entered(g);
+	int rc = entered ? needs_gate(g, err) : 0, rc2;
+
+	if (rc > 0)
+		rc = gate_open(g, &gate, err);
+	if (!rc)
+		rc = unload(gate, entered, g, err);
+	rc2 = gate ? gate_close(gate, &close_err) : 0;
+	if (!rc && rc2)
+		rc = err_set(err, rc2, close_err.code, close_err.addr, "%s", close_err.msg);
 	return rc;
 }
