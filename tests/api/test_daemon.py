@@ -211,7 +211,7 @@ class Signals(TestCase):
             self.assertEqual(len(re.findall(r"guest g\d: detached", d.log())), 8)
 
     def test_guests_do_not_wait_for_what_others_left(self):
-        """A guest that a dead daemon left and that hangs: those that are attached go back before it is waited for."""
+        """A guest that a dead daemon left and that hangs: those attached go back before it is waited for."""
         with tempfile.TemporaryDirectory() as tmp:
             gate = pathlib.Path(tmp, "gate")
             with Daemon(env={"HVFTRACE_FAKE_RECOVERY": str(gate)}) as d:
