@@ -258,7 +258,8 @@ struct agent_fixup {
  * not one into the kernel's half, as an error or NULL is not, nothing is recorded. A guest whose
  * kernel passes anything else there faults, as it would a moment later by itself.
  *
- * The record is a FUNCTION without a parent, written when the function returns under RETURN, with these DATA:
+ * The record is a FUNCTION without a parent and a context, written when the function returns under RETURN, with
+ * these DATA:
  *   CAPTURE | program   what tells which of a call's arguments it is; 0 without that. In w0, in place of the
  *                       TSC: 47..16 bytes there are, or AGENT_CAPTURE_UNKNOWN; 15..0 bytes that follow
  *   BYTES | 0, 1 ...    8 bytes each, the last filled up with 0

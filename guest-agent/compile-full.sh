@@ -30,7 +30,7 @@ function bad(why) { printf "full.c, compiled: %s: %s\n", why, $0 > "/dev/stderr"
 /^[ \t]*\.(file|ident|globl|hidden|p2align|text|addrsig|code64)([ \t]|$)/ { next }
 /^[ \t]*\.section[ \t]+(\.text[.a-z]*|\.note\.GNU-stack|".note.GNU-stack")[ \t]*(,|$)/ { next }
 /^[ \t]*\.(type|size|set)[ \t]/ { print; next }
-/^[ \t]*FIXUP [0-9]+$/ { print; next }
+/^[ \t]*FIXUP8? [0-9]+$/ { print; next }
 /^[A-Za-z0-9_.]+:$/ { is_label[substr($0, 1, length($0) - 1)] = 1; print; next }
 /^[ \t]*\./ { bad("neither an instruction nor harmless") }
 /^[ \t]*(rep[ \t;]+)?ret[ql]?$/ { print "\tRETURN"; next }

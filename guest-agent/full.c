@@ -18,6 +18,7 @@
 #include "guest-agent/full_record.h"
 #include "guest-agent/full_stack.h"
 #include "guest-agent/full_steps.h"
+#include "guest-agent/full_who.h"
 
 #define SITES_FIRST \
 	(AGENT_OPT_SWITCHES | AGENT_OPT_FOLLOW) /* what is asked of some is not by task */
@@ -74,65 +75,6 @@ static inline agent_u32 site_what(const struct agent_header *h, agent_u32 ip)
 	return (agent_u32)site ? site_behind(h, ip, i) : 0;
 }
 
-static agent_u64 *followed(const struct call *c, agent_u32 pid)
-{
-	return (agent_u64 *)in_data(c->h, c->h->followed_off) + (pid & AGENT_PID_MASK) / 64;
-}
-
-static bool is_followed(const struct call *c)
-{
-	return READ_ONCE(*followed(c, c->pid)) >> (c->pid % 64) & 1;
-}
-
-/*
- * The set of followed tasks grows before the new one runs, and a pid is taken out before it can be another
- * task's: v6.1 kernel/fork.c kernel_clone(), kernel/exit.c release_task(). Not at do_exit(): a thread that
- * calls execve() takes over the pid of its leader, which is released under the thread's old one (fs/exec.c
- * de_thread()).
- */
-__attribute__((noinline)) static void follow_task(const struct call *c, const struct full_regs *r)
-{
-	agent_u64 task = r->arg[0];
-	agent_u32 pid;
-
-	if (!(c->h->options & AGENT_OPT_FOLLOW) || !in_kernel(c, task) || task & 7)
-		return;
-	pid = task_pid(task);
-	if (c->what & AGENT_SITE_EXIT) {
-		if (READ_ONCE(*followed(c, pid)) >> pid % 64 & 1)
-			__atomic_fetch_and(followed(c, pid), ~(1ull << pid % 64), __ATOMIC_RELAXED);
-	} else if (is_followed(c)) {
-		__atomic_fetch_or(followed(c, pid), 1ull << pid % 64, __ATOMIC_RELAXED);
-	}
-}
-
-/* The host may change list and length at any time. */
-__attribute__((noinline)) static bool pid_chosen(const struct call *c)
-{
-	agent_u32 n = READ_ONCE(c->h->n_pids);
-
-	if (unlikely(c->h->options & AGENT_OPT_UIDS) && c->h->uid != task_uid(c))
-		return false;
-	if (unlikely(c->h->options & AGENT_OPT_FOLLOW))
-		return is_followed(c);
-	if (likely(!n))
-		return true;
-	if (n > AGENT_MAX_PIDS)
-		return false;
-	while (n--) {
-		if (READ_ONCE(c->h->pids[n]) == c->pid)
-			return true;
-	}
-	return false;
-}
-
-static inline bool pid_wanted(const struct call *c)
-{
-	return likely(!(c->h->options & (AGENT_OPT_UIDS | AGENT_OPT_FOLLOW)) &&
-		      !READ_ONCE(c->h->n_pids)) ||
-	       pid_chosen(c);
-}
-
 static void use_cpu(struct call *c, agent_u32 n)
 {
 	c->cpu_no = n;
@@ -152,8 +94,10 @@ static bool find_cpu(struct call *c)
 	return false;
 }
 
-static bool begin(struct call *c, const struct full_regs *r)
+static always_inline bool begin(struct call *c, const struct full_regs *r)
 {
+	bool chosen;
+
 	c->h = header(); /* that it is on was looked at on the way here */
 	if (!find_cpu(c))
 		return false;
@@ -167,30 +111,23 @@ static bool begin(struct call *c, const struct full_regs *r)
 	c->pid = task_pid(c->task);
 	c->ip = (agent_u32)r->ip - 5;
 	c->what = 0;
-	if (!(c->h->options & SITES_FIRST) && !pid_wanted(c))
+	chosen = c->h->options & (SITES_FIRST | AGENT_OPT_UIDS) || READ_ONCE(c->h->n_pids);
+	if (unlikely(chosen) && !(c->h->options & SITES_FIRST) && !pid_chosen(c))
 		return false;
 	c->what = site_what(c->h, c->ip);
-	if (unlikely(c->what & (AGENT_SITE_FORK | AGENT_SITE_EXIT))) {
-		follow_task(c, r);
+	if (unlikely(c->what & SITE_EVENTS) && !site_event(c, r))
 		return false;
-	}
-	if (unlikely(c->what & AGENT_SITE_SWITCH)) {
-		/* finish_task_switch(prev): prev is kept until it drops it */
-		record_switch(c, r->arg[0]);
-		if (c->what & AGENT_SITE_HIDDEN)
-			return false;
-	}
-	return !(c->h->options & SITES_FIRST) || pid_wanted(c);
+	return likely(!chosen) || !(c->h->options & SITES_FIRST) || pid_chosen(c);
 }
 
 /* Behind a tail call: the caller of the function that jumped here. */
-static agent_u32 true_parent(const struct call *c, agent_u64 cell)
+static agent_u32 true_parent(agent_u64 cell)
 {
 	agent_u64 off = cell - trampolines();
 
-	if (likely(off >= (agent_u64)c->h->nr_frames * AGENT_TRAMP_BYTES))
+	if (likely(off >= trampoline_bytes()))
 		return (agent_u32)cell;
-	return frame_at(c->h, (agent_u32)(off / AGENT_TRAMP_BYTES))->parent;
+	return frame_at((agent_u32)(off / AGENT_TRAMP_BYTES))->parent;
 }
 
 /* Where the task is: see struct agent_task */
@@ -232,7 +169,7 @@ static bool is_stale(const struct call *c, const agent_u64 *place, agent_u64 wor
 
 	if (n >= c->h->nr_frames)
 		return true;
-	f = frame_at(c->h, n);
+	f = frame_at(n);
 	return (READ_ONCE(f->slot) <= AGENT_ORPHAN ||
 		!same_key(word, task_key(READ_ONCE(f->owner)))) &&
 	       READ_ONCE(*place) == word;
@@ -280,7 +217,7 @@ static agent_u32 innermost(const struct call *c, const struct place *p, const st
 	agent_u32 n = p->own ? word_frame(p->seen) : 0;
 
 	for (agent_u32 tries = 0; n - 1 < c->h->nr_frames && tries < SKIP_MAX; tries++) {
-		const struct agent_frame *f = frame_at(c->h, n - 1);
+		const struct agent_frame *f = frame_at(n - 1);
 		agent_u64 slot = READ_ONCE(f->slot);
 
 		if (slot <= AGENT_ORPHAN || f->owner != c->task ||
@@ -297,7 +234,7 @@ static agent_u32 innermost(const struct call *c, const struct place *p, const st
 /* @f is the innermost call from now on. False: there is no room, or not any more. */
 static bool enter_task(const struct call *c, struct place *p, const struct agent_frame *f)
 {
-	agent_u64 word = task_key(c->task) | (frame_number(c->h, f) + 1);
+	agent_u64 word = task_key(c->task) | (frame_number(f) + 1);
 
 	for (agent_u32 tries = 0; p->word && tries < FIND_TRIES; tries++) {
 		if (likely(change(p->word, p->seen, word)))
@@ -337,7 +274,7 @@ static bool decide(const struct call *c, agent_u32 outer, agent_u32 *state_ret)
 	agent_u32 state = 0, depth = 0;
 
 	if (outer) {
-		agent_u32 around = frame_at(h, outer - 1)->state;
+		agent_u32 around = frame_at(outer - 1)->state;
 
 		state = around & INHERITED;
 		depth = around >> AGENT_FRAME_DEPTH_SHIFT;
@@ -366,7 +303,7 @@ static bool decide(const struct call *c, agent_u32 outer, agent_u32 *state_ret)
 static void free_frame(struct call *c, struct agent_frame *f, const agent_u64 *cell)
 {
 	if (change(&f->slot, (agent_u64)cell, 0))
-		put_frame(c->h, c->cpu, f);
+		put_frame(c->cpu, f);
 }
 
 /* Has it an entry record? */
@@ -383,7 +320,7 @@ static void not_followed(struct call *c, const struct full_regs *r, agent_u32 st
 		return;
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	c->tsc = rdtsc();
-	record_call(c, AGENT_REC_FUNCTION, true_parent(c, r->cell), r);
+	record_call(c, AGENT_REC_FUNCTION, true_parent(r->cell), r);
 }
 
 static void fill(const struct call *c, struct agent_frame *f, const struct full_regs *r,
@@ -394,7 +331,7 @@ static void fill(const struct call *c, struct agent_frame *f, const struct full_
 	f->start_time = task_start_time(c->task);
 	f->tsc = c->tsc;
 	f->ip = c->ip;
-	f->parent = true_parent(c, r->cell);
+	f->parent = true_parent(r->cell);
 	f->pid = c->pid;
 	f->state = state;
 	f->prev = outer;
@@ -408,7 +345,9 @@ static bool record_entry(struct call *c, struct agent_frame *f, const struct ful
 	agent_u32 left = 0;
 
 	if (!(state & AGENT_FRAME_USER))
-		return record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r);
+		return likely(c->what & AGENT_SITE_SYSCALL)
+			       ? record_syscall(c, AGENT_REC_GRAPH_ENTRY, f->parent, r, NULL)
+			       : record_call(c, AGENT_REC_GRAPH_ENTRY, f->parent, r);
 	if (!user_entry(c, r, f->parent, &left))
 		return false;
 	f->state = (state & ~(agent_u32)AGENT_FRAME_USER) | left;
@@ -424,7 +363,7 @@ static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u
 		   struct place *p)
 {
 	bool recorded = is_recorded(state);
-	struct agent_frame *f = take_frame(c->h, c->cpu, c->cpu_no);
+	struct agent_frame *f = take_frame(c->cpu, c->cpu_no);
 
 	if (unlikely(!f)) {
 		not_followed(c, r, state);
@@ -446,7 +385,7 @@ static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u
 		}
 		f->state |= AGENT_FRAME_QUIET;
 	}
-	WRITE_ONCE(r->cell, trampolines() + (agent_u64)frame_number(c->h, f) * AGENT_TRAMP_BYTES);
+	WRITE_ONCE(r->cell, trampolines() + (agent_u64)frame_number(f) * AGENT_TRAMP_BYTES);
 }
 
 /* A site with a capture: is it to be followed to its return? Else all is done. */
@@ -507,7 +446,7 @@ __attribute__((noinline)) static agent_u32 begin_user(struct call *c, const stru
 void full_graph_entry(struct full_regs *r, agent_u64 bp)
 {
 	agent_u32 state = 0, outer = 0;
-	struct place p = { NULL, 0, false };
+	struct place p; /* of a state with TASK alone */
 	struct call c;
 
 	if (!begin(&c, r))

@@ -15,10 +15,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define STR_1(x)    #x
-#define STR(x)      STR_1(x)
-#define HOLE        STR(AGENT_HOLE)
-#define FIXUP(kind) "\n\tFIXUP " STR(kind)
+#define STR_1(x)     #x
+#define STR(x)       STR_1(x)
+#define HOLE         STR(AGENT_HOLE)
+#define HOLE8        STR(AGENT_HOLE8)
+#define FIXUP(kind)  "\n\tFIXUP " STR(kind)
+#define FIXUP8(kind) "\n\tFIXUP8 " STR(kind)
 
 #define likely(x)   __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
@@ -54,14 +56,61 @@ static inline void *in_data(const struct agent_header *h, agent_u64 off)
 	return (char *)h + off;
 }
 
-static inline struct agent_frame *frame_at(const struct agent_header *h, agent_u32 n)
+static inline struct agent_frame *frame_at(agent_u32 n)
 {
-	return (struct agent_frame *)in_data(h, h->frames_off) + n;
+	struct agent_frame *first;
+
+	__asm__("leaq " HOLE "(%%rip), %0" FIXUP(AGENT_FIX_FRAMES) : "=r"(first));
+	return first + n;
 }
 
-static inline agent_u32 frame_number(const struct agent_header *h, const struct agent_frame *f)
+static inline agent_u32 frame_number(const struct agent_frame *f)
 {
-	return (agent_u32)(f - frame_at(h, 0));
+	return (agent_u32)(f - frame_at(0));
+}
+
+/* How far trampolines go. */
+static inline agent_u32 trampoline_bytes(void)
+{
+	agent_u32 bytes;
+
+	__asm__("movl $" HOLE ", %0" FIXUP(AGENT_FIX_TRAMP_BYTES) : "=r"(bytes));
+	return bytes;
+}
+
+/* A CPU's ring, and where record @index of it goes: SLOT */
+static inline char *ring_of(agent_u32 cpu)
+{
+	agent_u64 off;
+	char *first;
+
+	__asm__("leaq " HOLE "(%%rip), %0" FIXUP(AGENT_FIX_RING) : "=r"(first));
+	__asm__("imulq $" HOLE ", %1, %0" FIXUP(AGENT_FIX_RING_BYTES)
+		: "=r"(off)
+		: "r"((agent_u64)cpu)
+		: "cc");
+	return first + off;
+}
+
+static inline char *ring_end(char *ring)
+{
+	__asm__("addq $" HOLE ", %0" FIXUP(AGENT_FIX_RING_BYTES) : "+r"(ring) : : "cc");
+	return ring;
+}
+
+static inline agent_u64 ring_slot(agent_u64 index)
+{
+	agent_u32 slot = (agent_u32)index;
+
+	__asm__("andl $" HOLE ", %0" FIXUP(AGENT_FIX_RING_MASK) : "+r"(slot) : : "cc");
+	return slot;
+}
+
+/* How often the ring was filled before. */
+static inline agent_u64 ring_lap(agent_u64 index)
+{
+	__asm__("shrq $" HOLE8 ", %0" FIXUP8(AGENT_FIX_RING_SHIFT) : "+r"(index) : : "cc");
+	return index;
 }
 
 static inline agent_u32 this_cpu(void)
@@ -192,12 +241,11 @@ static inline agent_u64 free_list(agent_u64 seen, agent_u32 first)
 }
 
 /* POP_FRAME once; all else is take_frame's of graph_64.S. */
-static inline struct agent_frame *take_frame(const struct agent_header *h, struct agent_cpu *cpu,
-					     agent_u32 cpu_no)
+static inline struct agent_frame *take_frame(struct agent_cpu *cpu, agent_u32 cpu_no)
 {
 	register agent_u64 r10 __asm__("r10") = cpu_no;
 	agent_u64 seen = READ_ONCE(cpu->free_frames);
-	struct agent_frame *f = frame_at(h, (agent_u32)seen - 1);
+	struct agent_frame *f = frame_at((agent_u32)seen - 1);
 
 	if (likely((agent_u32)seen &&
 		   change(&cpu->free_frames, seen, free_list(seen, READ_ONCE(f->next)))))
@@ -210,13 +258,12 @@ static inline struct agent_frame *take_frame(const struct agent_header *h, struc
 }
 
 /* PUSH_FRAME once, else put_frame of graph_64.S */
-static inline void put_frame(const struct agent_header *h, struct agent_cpu *cpu,
-			     struct agent_frame *f)
+static inline void put_frame(struct agent_cpu *cpu, struct agent_frame *f)
 {
 	agent_u64 seen = READ_ONCE(cpu->free_frames);
 
 	WRITE_ONCE(f->next, (agent_u32)seen);
-	if (likely(change(&cpu->free_frames, seen, free_list(seen, frame_number(h, f) + 1))))
+	if (likely(change(&cpu->free_frames, seen, free_list(seen, frame_number(f) + 1))))
 		return;
 	__asm__ volatile("call put_frame"
 			 :

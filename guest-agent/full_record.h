@@ -41,32 +41,50 @@ struct call {
 	struct agent_cpu *gate; /* that is open; else NULL */
 };
 
-/* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. See TRY_RESERVE. */
+/* TRY_RESERVE; *at_ret: the first of @n records of ours, if so. */
+static inline bool try_reserve(const struct call *c, agent_u32 n, bool *full_ret, agent_u64 *at_ret)
+{
+	agent_u64 at = READ_ONCE(c->cpu->head);
+
+	*at_ret = at;
+	*full_ret = (agent_s64)(at - READ_ONCE(c->cpu->tail)) >
+		    (agent_s64)c->h->ring_slots - (agent_s64)n;
+	return likely(!*full_ret) && likely(change(&c->cpu->head, at, at + n));
+}
+
+/* Not at the first try. */
+__attribute__((noinline)) static agent_s64 reserve_later(const struct call *c, agent_u32 n)
+{
+	bool full = false;
+	agent_u64 at;
+
+	for (agent_u32 tries = 1; tries < AGENT_RESERVE_TRIES && !full; tries++) {
+		if (try_reserve(c, n, &full, &at))
+			return (agent_s64)at;
+	}
+	return NO_INDEX;
+}
+
+/* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. */
 static always_inline agent_s64 reserve_slots(const struct call *c, agent_u32 n)
 {
-	agent_u64 *head = &c->cpu->head;
-	agent_u64 at = READ_ONCE(*head);
-	agent_u32 tries = AGENT_RESERVE_TRIES;
+	agent_s64 at;
+	bool full;
 
-	if (c->h->mode != AGENT_MODE_DISCARD) {
-		at = __atomic_fetch_add(head, n, __ATOMIC_SEQ_CST);
-	} else {
-		for (;;) {
-			if ((agent_s64)(at - READ_ONCE(c->cpu->tail)) >
-			    (agent_s64)c->h->ring_slots - (agent_s64)n)
-				return NO_INDEX;
-			if (change(head, at, at + n))
-				break;
-			if (--tries == 0)
-				return NO_INDEX;
-			at = READ_ONCE(*head);
-		}
+	if (unlikely(c->h->mode != AGENT_MODE_DISCARD)) {
+		at = (agent_s64)__atomic_fetch_add(&c->cpu->head, n, __ATOMIC_SEQ_CST);
+	} else if (unlikely(!try_reserve(c, n, &full, (agent_u64 *)&at))) {
+		at = reserve_later(c, n);
+		if (at < 0)
+			return NO_INDEX;
 	}
 	/* name the task again with the next record */
-	if ((at - 1) / AGENT_COMM_PERIOD != (at + n - 1) / AGENT_COMM_PERIOD)
+	if (unlikely(((agent_u64)(at - 1) ^ (agent_u64)(at + n - 1)) >= AGENT_COMM_PERIOD))
 		WRITE_ONCE(c->cpu->last_pid, ~0u);
-	return (agent_s64)at;
+	return at;
 }
+
+_Static_assert(!(AGENT_COMM_PERIOD & (AGENT_COMM_PERIOD - 1)), "bits above it say which period");
 
 __attribute__((noinline)) static agent_s64 reserve(const struct call *c, agent_u32 n)
 {
@@ -75,7 +93,7 @@ __attribute__((noinline)) static agent_s64 reserve(const struct call *c, agent_u
 
 /*
  * The slots of a reservation of several: a record's own, and those of its DATA, which are filled first. What is the
- * same for all of them is worked out once; that takes some stack, so it is for system calls.
+ * same for all of them is worked out once.
  */
 struct room {
 	agent_u64 *first; /* the record's */
@@ -108,26 +126,36 @@ static inline void next_slot(struct room *m)
 
 static inline void open_room(const struct call *c, agent_s64 index, struct room *m)
 {
-	const struct agent_header *h = c->h;
-	agent_u64 slots = h->ring_slots, bytes = slots * AGENT_RECORD_BYTES;
-	agent_u64 lap = ((agent_u64)index >> __builtin_ctz(h->ring_slots)) + 1;
+	char *ring = ring_of(c->cpu_no);
 
-	m->ring = in_data(h, h->ring_off + c->cpu_no * bytes);
-	m->end = (agent_u64 *)((char *)m->ring + bytes);
-	m->slot = (agent_u64 *)((char *)m->ring +
-				((agent_u64)index & (slots - 1)) * AGENT_RECORD_BYTES);
-	m->w0 = lap << AGENT_LAP_SHIFT | (c->tsc & AGENT_TSC_MASK);
+	m->ring = (agent_u64 *)ring;
+	m->end = (agent_u64 *)ring_end(ring);
+	m->slot = (agent_u64 *)(ring + ring_slot((agent_u64)index) * AGENT_RECORD_BYTES);
+	m->w0 = (ring_lap((agent_u64)index) + 1) << AGENT_LAP_SHIFT | (c->tsc & AGENT_TSC_MASK);
 	m->low36 = AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid;
 	m->first = m->slot;
 	m->first_w0 = m->w0;
 	next_slot(m);
 }
 
-static inline void put_data(struct room *m, agent_u64 context, agent_u64 word)
+static inline void put_low36(struct room *m, agent_u64 low36, agent_u64 word)
 {
-	put_slot(m->slot, m->w0, word, context << AGENT_CTX_SHIFT | m->low36);
+	put_slot(m->slot, m->w0, word, low36);
 	next_slot(m);
 }
+
+static inline agent_u64 data_low36(const struct room *m, agent_u64 context)
+{
+	return context << AGENT_CTX_SHIFT | m->low36;
+}
+
+static inline void put_data(struct room *m, agent_u64 context, agent_u64 word)
+{
+	put_low36(m, data_low36(m, context), word);
+}
+
+#define NEXT_CONTEXT \
+	(1ull << AGENT_CTX_SHIFT) /* added to the low 36 bits: DATA of the next number */
 
 /* What is copied, at the address @from of the kernel's. */
 struct piece {
@@ -150,27 +178,13 @@ static inline void put_record(const struct room *m, agent_u64 w1, agent_u64 low3
 }
 
 /* One slot. */
-static always_inline void store_slot(const struct call *c, agent_s64 index, agent_u64 w1,
-				     agent_u64 low36)
-{
-	const struct agent_header *h = c->h;
-	agent_u64 lap = ((agent_u64)index >> __builtin_ctz(h->ring_slots)) + 1;
-	agent_u64 w0 = lap << AGENT_LAP_SHIFT | (c->tsc & AGENT_TSC_MASK);
-	agent_u64 check = w0 ^ low36 ^ (w1 << AGENT_CHECK_ROTATE | w1 >> (64 - AGENT_CHECK_ROTATE));
-	agent_u64 *slot = in_data(h, h->ring_off + ((agent_u64)c->cpu_no * h->ring_slots +
-						    ((agent_u64)index & (h->ring_slots - 1))) *
-							   AGENT_RECORD_BYTES);
-
-	check = check * AGENT_CHECK_MUL >> AGENT_CHECK_SHIFT << AGENT_CHECK_SHIFT;
-	WRITE_ONCE(slot[0], w0);
-	WRITE_ONCE(slot[1], w1);
-	WRITE_ONCE(slot[2], check | low36);
-}
-
 __attribute__((noinline)) static void store(const struct call *c, agent_s64 index, agent_u64 w1,
 					    agent_u64 low36)
 {
-	store_slot(c, index, w1, low36);
+	struct room m;
+
+	open_room(c, index, &m);
+	put_record(&m, w1, low36);
 }
 
 static void store_data(const struct call *c, agent_s64 index, agent_u64 context, agent_u64 word)
@@ -338,18 +352,30 @@ static agent_u64 word_at(agent_u64 p, agent_u32 n)
 /* The words that are whole may lie anywhere. */
 static always_inline void put_piece(struct room *m, const struct piece *p)
 {
-	agent_u64 w0 = m->w0, from = p->from;
-	agent_u32 i = 0;
+	agent_u64 w0 = m->w0, from = p->from, low36 = data_low36(m, AGENT_DATA_BYTES);
+	agent_u32 n = p->n;
 
 	m->w0 = (w0 & ~AGENT_TSC_MASK) | (agent_u64)p->there << AGENT_CAPTURE_THERE_SHIFT | p->n;
 	put_slot(m->slot, m->w0, p->key,
 		 (agent_u64)(AGENT_DATA_CAPTURE | p->program) << AGENT_CTX_SHIFT | m->low36);
 	m->w0 = w0;
 	next_slot(m);
-	for (; i < p->n / 8; i++, from += 8)
-		put_data(m, AGENT_DATA_BYTES | i, peek(from));
-	if (p->n & 7)
-		put_data(m, AGENT_DATA_BYTES | i, word_at(from, p->n & 7));
+	for (; n >= 8; n -= 8, from += 8, low36 += NEXT_CONTEXT)
+		put_low36(m, low36, peek(from));
+	if (n)
+		put_low36(m, low36, word_at(from, n));
+}
+
+/* The first @n of a system call's words. */
+static always_inline void put_args(struct room *m, const struct call *c, agent_u64 regs,
+				   agent_u32 n)
+{
+	bool is32 = c->what & AGENT_SITE_SYSCALL32;
+	const agent_u16 *at = c->h->syscall_regs[is32];
+	agent_u64 low36 = data_low36(m, AGENT_DATA_ARG), mask = is32 ? 0xffffffff : ~0ull;
+
+	for (; n; n--, at++, low36 += NEXT_CONTEXT)
+		put_low36(m, low36, peek(regs + *at) & mask);
 }
 
 static agent_u32 piece_of(agent_u32 n)
@@ -378,8 +404,7 @@ __attribute__((noinline)) static bool record_syscall(const struct call *c, agent
 		return false;
 	}
 	open_room(c, at, &m);
-	for (agent_u32 i = 0; i < n; i++)
-		put_data(&m, AGENT_DATA_ARG | i, call_reg(c, regs, i));
+	put_args(&m, c, regs, n);
 	if (nr)
 		put_data(&m, AGENT_DATA_NR | is_call32(c), call_reg(c, regs, AGENT_MAX_ARGS));
 	if (is_who)
@@ -419,10 +444,9 @@ static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 	return true;
 }
 
-/* As a record of its own. False: there is no room. */
-__attribute__((noinline)) static bool record_piece(const struct call *c, const struct piece *p)
+/* As a record of its own, whose context is the call's: it has none. False: there is no room. */
+static always_inline bool record_piece_here(const struct call *c, const struct piece *p)
 {
-	agent_u64 low36 = low36_of(c, AGENT_REC_FUNCTION);
 	agent_s64 at = reserve_slots(c, 1 + piece_slots(p));
 	struct room m;
 
@@ -432,33 +456,36 @@ __attribute__((noinline)) static bool record_piece(const struct call *c, const s
 	}
 	open_room(c, at, &m);
 	put_piece(&m, p);
-	put_record(&m, c->ip, low36);
+	put_record(&m, c->ip, AGENT_REC_FUNCTION << AGENT_TYPE_SHIFT | c->pid);
 	return true;
 }
 
-/* At most @max of the string at @from. */
-static void record_string(const struct call *c, agent_u32 number, agent_u64 key, agent_u64 from,
-			  agent_u32 max)
+__attribute__((noinline)) static bool record_piece(const struct call *c, const struct piece *p)
+{
+	return record_piece_here(c, p);
+}
+
+/* What @p has, @max bytes at most; of a string in as many records as it takes. */
+static void record_pieces(const struct call *c, struct piece *p, bool is_string, agent_u32 max)
 {
 	agent_u32 done = 0, n;
-	bool whole;
+	bool more;
 
-	if (max > AGENT_STRING_MAX)
+	if (is_string && max > AGENT_STRING_MAX)
 		max = AGENT_STRING_MAX;
 	do {
-		agent_u32 piece = piece_of(max - done);
-
-		n = string_len(from + done, piece);
-		whole = n < piece;
-		if (!record_piece(
-			    c, &(struct piece){ .program = number,
-						.there = whole ? done + n : AGENT_CAPTURE_UNKNOWN,
-						.n = n,
-						.key = key,
-						.from = from + done }))
+		p->n = n = piece_of(max - done);
+		more = false;
+		if (likely(is_string)) {
+			p->n = string_len(p->from, n);
+			more = p->n == n;
+			p->there = more ? AGENT_CAPTURE_UNKNOWN : done + p->n;
+		}
+		if (!record_piece_here(c, p))
 			return;
-		done += n;
-	} while (!whole && done < max);
+		done += p->n;
+		p->from += p->n;
+	} while (more && done < max);
 }
 
 /*
@@ -487,17 +514,12 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 	if (!in_kernel(c, from))
 		return;
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	if (p->flags & AGENT_CAPTURE_STRING)
-		record_string(c, number, key, from, max < there ? max : there);
-	else
-		record_piece(c, &(struct piece){ .program = number,
-						 .there = there,
-						 .n = piece_of(max < there ? max : there),
-						 .key = key,
-						 .from = from });
+	record_pieces(
+		c, &(struct piece){ .program = number, .there = there, .key = key, .from = from },
+		p->flags & AGENT_CAPTURE_STRING, max < there ? max : there);
 }
 
-static void record_switch(struct call *c, agent_u64 prev)
+__attribute__((noinline)) static void record_switch(struct call *c, agent_u64 prev)
 {
 	agent_u64 low36;
 	agent_s64 at;
@@ -534,6 +556,7 @@ static void record_return(struct call *c, const struct agent_frame *f, agent_u64
 {
 	agent_u64 ticks = ticks_of(c, f), low36;
 	agent_u32 state = f->state, n = 1;
+	struct room m;
 	agent_s64 at;
 
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
@@ -547,13 +570,12 @@ static void record_return(struct call *c, const struct agent_frame *f, agent_u64
 	}
 	if (unlikely(c->n_stack))
 		store_stack(c, at + n);
-	if (state & AGENT_FRAME_RETVAL)
-		store_slot(c, at + n - 1, rax,
-			   (agent_u64)AGENT_DATA_RETVAL << AGENT_CTX_SHIFT |
-				   AGENT_REC_DATA << AGENT_TYPE_SHIFT | c->pid);
+	open_room(c, at, &m);
 	if (state & AGENT_FRAME_THRESHOLD)
-		store_data(c, at + 1, AGENT_DATA_DEPTH, state >> AGENT_FRAME_DEPTH_SHIFT);
-	store_slot(c, at, (agent_u64)coded(ticks) << 32 | f->ip, low36);
+		put_data(&m, AGENT_DATA_DEPTH, state >> AGENT_FRAME_DEPTH_SHIFT);
+	if (state & AGENT_FRAME_RETVAL)
+		put_data(&m, AGENT_DATA_RETVAL, rax);
+	put_record(&m, (agent_u64)coded(ticks) << 32 | f->ip, low36);
 }
 
 #endif

@@ -32,7 +32,7 @@ static agent_u64 true_return(const struct call *c, agent_u64 ret, agent_u64 slot
 
 		if (off >= (agent_u64)c->h->nr_frames * AGENT_TRAMP_BYTES)
 			return ret;
-		f = frame_at(c->h, (agent_u32)(off / AGENT_TRAMP_BYTES));
+		f = frame_at((agent_u32)(off / AGENT_TRAMP_BYTES));
 		if (READ_ONCE(f->slot) != slot)
 			return 0;
 		ret = f->ret;
@@ -56,7 +56,7 @@ static agent_u32 mark_frames(const struct call *c, struct agent_scratch *s, agen
 	agent_u32 n = 0, at = outer - 1;
 
 	for (agent_u32 i = 0; i < CHAIN_MAX && n < AGENT_MAX_STACK && at < c->h->nr_frames; i++) {
-		struct agent_frame *f = frame_at(c->h, at);
+		struct agent_frame *f = frame_at(at);
 
 		if (READ_ONCE(f->slot) <= AGENT_ORPHAN || f->owner != c->task ||
 		    f->start_time < born)
@@ -76,7 +76,7 @@ static agent_u32 show_returns(const struct call *c, struct agent_scratch *s, age
 	agent_u32 n = mark_frames(c, s, outer);
 
 	for (agent_u32 i = 0; i < n; i++) {
-		const struct agent_frame *f = frame_at(c->h, s->shown[i]);
+		const struct agent_frame *f = frame_at(s->shown[i]);
 		agent_u64 ret = true_return(c, f->ret, f->slot);
 
 		if (ret && READ_ONCE(*cell_of(f)) == trampoline(s->shown[i]))
@@ -88,7 +88,7 @@ static agent_u32 show_returns(const struct call *c, struct agent_scratch *s, age
 static void hide_returns(const struct call *c, const struct agent_scratch *s, agent_u32 n)
 {
 	for (agent_u32 i = 0; i < n; i++) { /* the innermost of a cell first: it is its own again */
-		struct agent_frame *f = frame_at(c->h, s->shown[i]);
+		struct agent_frame *f = frame_at(s->shown[i]);
 
 		if (READ_ONCE(*cell_of(f)) == true_return(c, f->ret, f->slot))
 			WRITE_ONCE(*cell_of(f), trampoline(s->shown[i]));

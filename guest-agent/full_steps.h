@@ -6,10 +6,23 @@
 #include "guest-agent/full_path.h"
 #include "guest-agent/full_user.h"
 
-static bool read_step(struct user_read *u)
+/* @n elements at @from. False: they are not there. */
+static always_inline bool read_elements(struct user_read *u, agent_u64 from, agent_u64 n,
+					agent_u32 max)
+{
+	agent_u32 bytes;
+
+	if (u->s->each && n < AGENT_CAPTURE_UNKNOWN)
+		n *= u->s->each;
+	bytes = n < max ? (agent_u32)n : max;
+	return !bytes ||
+	       read_bytes(u, from, bytes, n < AGENT_CAPTURE_UNKNOWN ? (agent_u32)n : bytes);
+}
+
+__attribute__((noinline)) static bool read_step(struct user_read *u)
 {
 	const struct agent_user_step *s = u->s;
-	agent_u32 max = at_most(s->max, AGENT_USER_MAX), bytes;
+	agent_u32 max = at_most(s->max, AGENT_USER_MAX);
 	agent_u64 from, n;
 
 	u->number = 0;
@@ -41,12 +54,29 @@ static bool read_step(struct user_read *u)
 	default:
 		if (s->flags & AGENT_USER_RET && u->ret < n)
 			n = u->ret;
-		if (s->each && n < AGENT_CAPTURE_UNKNOWN)
-			n *= s->each;
-		bytes = n < max ? (agent_u32)n : max;
-		return !bytes ||
-		       read_bytes(u, from, bytes, n < AGENT_CAPTURE_UNKNOWN ? (agent_u32)n : bytes);
+		return read_elements(u, from, n, max);
 	}
+}
+
+/* Two arguments of a call of the kernel's own ABI say what is to be read, and nothing else does: as write(). */
+static always_inline bool is_plain(const struct user_read *u, agent_u32 flags)
+{
+	return u->s->op == AGENT_USER_BYTES && (u->s->ptr_at & u->s->len_at) < 0 &&
+	       !(flags & (AGENT_USER_SP | AGENT_USER_LEN_PTR | AGENT_USER_RET)) && !is_compat(u);
+}
+
+/* An entry's step. */
+static always_inline bool read_at_entry(struct user_read *u, agent_u32 flags)
+{
+	const agent_u16 *at = u->c->h->syscall_regs[0];
+	agent_u32 base = READ_ONCE(u->s->base), len = READ_ONCE(u->s->len);
+	agent_u64 from;
+
+	if (!is_plain(u, flags) || base >= AGENT_MAX_ARGS || len >= AGENT_MAX_ARGS)
+		return read_step(u);
+	from = peek(u->regs + at[base]);
+	return !from ||
+	       read_elements(u, from, peek(u->regs + at[len]), at_most(u->s->max, AGENT_USER_MAX));
 }
 
 static bool step_applies(const struct user_read *u)
@@ -85,7 +115,7 @@ __attribute__((noinline)) static bool user_entry(struct call *c, const struct fu
 			; /* nor does it at the end */
 		else if (flags & AGENT_USER_AT_EXIT)
 			left |= AGENT_FRAME_USER;
-		else if (!read_step(&u) && i < RETRIES)
+		else if (!read_at_entry(&u, flags) && i < RETRIES)
 			left |= AGENT_FRAME_USER | (agent_u32)AGENT_FRAME_RETRY << i;
 		if (flags & AGENT_USER_LAST || unlikely(u.refused))
 			break;

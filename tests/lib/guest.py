@@ -114,11 +114,13 @@ class Guest:
     thread:  "multi" or "single", QEMU's threads for the vCPUs. For QEMU_RACE some 1 of 20 guests that
              trace all functions themselves hang for good (their kernel's RCU says so), with nothing of ours
              near them; with one thread none did. Use it where a guest does that.
+    icount:  all of the guest's clocks count what its one vCPU executes, an instruction a nanosecond; while
+             it is idle they are the host's
     """
 
     def __init__(self, kernel="cloud-6.1", mem=512, cpus=2, append="", load="light", modules=(),
                  ram="memfd", cpu="max", extra=(), initrd=None, user=None, ready=True, timeout=120,
-                 linger=False, reboot=False, thread="multi", incoming=None):
+                 linger=False, reboot=False, thread="multi", incoming=None, icount=False):
         self.kernel = kernel_dir(kernel) if kernel else None
         self.mem, self.cpus, self.ram, self.cpu = mem, cpus, ram, cpu
         self.append = f"hvf.load={load} {append}".strip()
@@ -130,7 +132,8 @@ class Guest:
             self.append += " hvf.modules=" + ",".join(modules)
         self.extra, self.initrd, self.user = list(extra), initrd, user
         self.ready, self.timeout, self.linger = ready, timeout, linger
-        self.reboot, self.thread, self.incoming = reboot, thread, incoming
+        self.reboot, self.incoming = reboot, incoming
+        self.thread, self.icount = "single" if icount else thread, icount
         self.process = self.qmp = self.channel = None
         self.buf = b""
         self.token = 0
@@ -149,6 +152,8 @@ class Guest:
         a = ["qemu-system-x86_64", "-name", "hvf-test", "-nodefaults", "-no-user-config",
              "-display", "none", "-accel", f"tcg,thread={self.thread}", "-cpu", self.cpu,
              "-smp", str(self.cpus), "-m", f"{self.mem}M"]
+        if self.icount:
+            a += ["-icount", "shift=0,sleep=on"]
         if not self.reboot:
             a += ["-no-reboot"]
         if self.ram == "memfd":

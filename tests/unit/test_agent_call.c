@@ -464,10 +464,10 @@ static void interrupted(void **state)
 		bool graph = variant & 1;
 		struct rig_books b;
 
-		for (u32 i = 0; i < 13; i++) {
+		for (u32 i = 0; i < 11; i++) {
 			open_calls((struct rig_opts){ .graph = graph });
 			rig_site(&rig, IRQ, AGENT_SITE_STACK);
-			rig_step(&rig, VICTIM, RIG_EVERY(13, i), how[variant / 2], NULL, false);
+			rig_step(&rig, VICTIM, RIG_EVERY(11, i), how[variant / 2], NULL, false);
 			b = rig_books(&rig, IRQ);
 			assert_true(nmis >= 10);
 			/* those that fell into a call were skipped, the unwinder's two aside each */
