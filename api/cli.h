@@ -150,6 +150,7 @@ int cli_syscalls_summary(struct cli *c, const char *path);
 /* The verbs. */
 int cli_ls(struct cli *c, int argc, char **argv);
 int cli_attach(struct cli *c, int argc, char **argv);
+int cli_console(struct cli *c, int argc, char **argv);
 int cli_info(struct cli *c, int argc, char **argv);
 int cli_functions(struct cli *c, int argc, char **argv);
 int cli_modules(struct cli *c, int argc, char **argv);

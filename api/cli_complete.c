@@ -42,8 +42,8 @@ static const struct {
 static const char *const globs[] = { "-l", "-n", "-g", "--graph-notrace" };
 
 /* Verbs whose first operand is an attached guest. */
-static const char *const of_guests[] = { "info",     "functions", "modules", "trace", "record",
-					 "syscalls", "profile",   "top",     "detach" };
+static const char *const of_guests[] = { "info",     "functions", "modules", "trace",  "record",
+					 "syscalls", "profile",   "top",     "detach", "console" };
 
 static const char bash[] =
 	"# bash completion of hvftrace: eval \"$(hvftrace completion bash)\"\n"

@@ -77,6 +77,10 @@ static const struct cli_verb verbs[] = {
 	  "-l do_one_initcall --args --retval -o boot.hvft\n"
 	  "  hvftrace report boot.hvft --format initcalls\n",
 	  cli_run },
+	{ "console", "G", "what a guest that was started by run says, and what is typed to it",
+	  "  Ctrl-] leaves. What is no terminal is sent to its end; then the guest's words are followed.\n"
+	  "\n  hvftrace console web1\n",
+	  cli_console },
 	{ "attach", "TARGET [OPTION]...", "attach a running guest",
 	  "  TARGET          libvirt:URI/DOMAIN, qemu:QMP-SOCKET or pid:VMM-PID; DOMAIN is a name or\n"
 	  "                  a UUID\n"

@@ -68,11 +68,10 @@ static bool is_ours(const char *path)
 	       !(st.st_mode & 022);
 }
 
-/* The folder: ours alone, in memory where there is such a place. */
-static int make_dir(const char *name, struct guest_vmm *vm)
+/* The folder: ours alone, in memory where there is such a place. And what is in it. */
+static void name_files(const char *name, struct guest_vmm *vm)
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
-	struct err err = { 0 };
 
 	/* another user's, which sudo or su may have left in the environment, is not for us */
 	if (runtime && *runtime == '/' && is_ours(runtime))
@@ -86,6 +85,13 @@ static int make_dir(const char *name, struct guest_vmm *vm)
 	snprintf(vm->pidfile, sizeof(vm->pidfile), "%s/pid", vm->dir);
 	snprintf(vm->log, sizeof(vm->log), "%s/vmm.log", vm->dir);
 	snprintf(vm->control, sizeof(vm->control), "%s/control", vm->dir);
+}
+
+static int make_dir(const char *name, struct guest_vmm *vm)
+{
+	struct err err = { 0 };
+
+	name_files(name, vm);
 	if (strlen(vm->socket) >= sizeof(((struct sockaddr_un *)NULL)->sun_path))
 		return cli_fail("%s is too long for a socket's path", vm->socket);
 	if (make_dirs(vm->dir, 0700, &err) < 0)
@@ -282,6 +288,26 @@ static int start_locked(const struct run_opts *o, const volatile sig_atomic_t *i
 		vm->pid = 0;
 	}
 	return status;
+}
+
+int vmm_find(const char *name, struct guest_vmm *ret)
+{
+	_cleanup_close_ int fd = -1;
+	char lock[PATH_MAX];
+
+	*ret = (struct guest_vmm){ .kind = &vmm_own, .console_fd = -1 };
+	name_files(name, ret);
+	if (!is_ours(ret->dir))
+		return cli_fail(
+			"this user has run no guest %s here (run.not_found): attached guests "
+			"that others started have their consoles elsewhere",
+			name);
+	snprintf(lock, sizeof(lock), "%s/lock", ret->dir);
+	fd = open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	/* whoever runs has it */
+	if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		ret->pid = read_pid(ret->pidfile);
+	return CLI_OK;
 }
 
 int vmm_start(const struct vmm_kind *kind, const struct run_opts *o,

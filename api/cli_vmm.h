@@ -114,6 +114,14 @@ must_check int console_drain(const char *path, int *fd_ret);
 int vmm_start(const struct vmm_kind *kind, const struct run_opts *o,
 	      const volatile sig_atomic_t *interrupted, struct guest_vmm *ret);
 
+/**
+ * vmm_find - a guest of this name that this user has started
+ *
+ * Its pid is 0 when it does not run (any more); its kind is not known: that of ours, whose socket is missing if
+ * it is QEMU's. Return: exit status; a failure is reported.
+ */
+int vmm_find(const char *name, struct guest_vmm *ret);
+
 /** vmm_is_alive - does its process still run? */
 bool vmm_is_alive(const struct guest_vmm *vm);
 

@@ -4,7 +4,10 @@
 import os
 import pathlib
 import signal
+import socket
 import stat
+import subprocess
+import termios
 import unittest
 
 from harness import SLOW, CliCase, until
@@ -93,6 +96,83 @@ class FromBoot(RunCase):
             self.assertIn(why, p.stderr)
         self.assertFalse(path.exists() or self.args.exists())
         self.assertEqual(self.early("-p", "syscalls", "--format", "json", "--duration", "50ms").returncode, 0)
+
+
+class Console(RunCase):
+    daemon_env = {"HVFTRACE_FAKE_PIDS": "1"}
+
+    def setUp(self):
+        super().setUp()
+        self.assertEqual(self.run_guest("own", "--accel", "kvm").returncode, 0)
+        self.folder = self.d.dir / "hvftrace/guests/own"
+        self.log = open(self.folder / "console.log", "wb", buffering=0)
+        self.guest = socket.socket(socket.AF_UNIX)
+        self.guest.bind(str(self.folder / "input"))
+        self.guest.listen()
+        self.guest.settimeout(20 * SLOW)
+
+    def tearDown(self):
+        self.log.close()
+        self.guest.close()
+        super().tearDown()
+
+    def console(self, stdin):
+        p = subprocess.Popen([os.environ["HVFTRACE"], "console", "own"], stdin=stdin, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, bufsize=0, env={**os.environ, **self.env})
+        keys, _ = self.guest.accept()
+        keys.settimeout(20 * SLOW)
+        return p, keys
+
+    def end(self):
+        os.kill(self.pid("own"), signal.SIGKILL)
+
+    def test_follows_and_sends(self):
+        self.log.write(b"a line of the guest's\n" * 3000)
+        p, keys = self.console(subprocess.PIPE)
+        with p, keys:
+            p.stdin.write(b"typed\n")
+            self.assertEqual(keys.recv(100), b"typed\n")
+            p.stdin.close()
+            self.log.write(b"the last words\n")
+            self.end()
+            out = p.stdout.read()
+            self.assertEqual((p.wait(20 * SLOW), p.stderr.read()), (0, b""))
+        lines = out.splitlines()
+        self.assertEqual((set(lines[:-1]), lines[-1]), ({b"a line of the guest's"}, b"the last words"))
+        self.assertTrue(32000 < len(out) < 33000, len(out))
+        p = self.d.cli("console", "own", env=self.env)
+        self.assertEqual((p.returncode, p.stdout[-15:]), (1, b"the last words\n"))
+        self.assertIn(b"(run.not_running)", p.stderr)
+
+    def test_a_terminal(self):
+        ours, terminal = os.openpty()
+        before = termios.tcgetattr(terminal)
+        p, keys = self.console(terminal)
+        with p, keys:
+            until("keys come as they are", lambda: termios.tcgetattr(terminal) != before)
+            os.write(ours, b"\x03a")
+            got = b""
+            while len(got) < 2:
+                got += keys.recv(100)
+            self.assertEqual(got, b"\x03a")
+            os.write(ours, b"b\x1dc")
+            self.assertEqual(p.wait(20 * SLOW), 0)
+            self.assertEqual(keys.recv(100), b"b")
+        self.assertEqual(termios.tcgetattr(terminal), before)
+        os.close(ours)
+        os.close(terminal)
+
+    def test_whose(self):
+        for name, status, words in (("nosuch", 1, b"has run no guest nosuch here (run.not_found)"),
+                                    ("../own", 2, b"which guest?"), (".own", 2, b"which guest?")):
+            p = self.d.cli("console", name, env=self.env)
+            self.assertEqual((p.returncode, p.stdout), (status, b""))
+            self.assertIn(words, p.stderr)
+        # a folder that others may write to is not believed
+        self.folder.chmod(0o777)
+        p = self.d.cli("console", "own", env=self.env)
+        self.assertEqual(p.returncode, 1)
+        self.folder.chmod(0o700)
 
 
 class Run(RunCase):
