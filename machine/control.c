@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -84,11 +85,31 @@ static void describe(struct machine *m, char *buf, size_t cap)
 		memcpy(buf + n, "\n", 2);
 }
 
+/* "registers", of vCPU 0, or "registers N" */
+static bool is_registers(const char *line, u32 *vcpu_ret)
+{
+	static const char word[] = "registers";
+	const char *number = line + sizeof(word);
+	size_t n;
+
+	if (strncmp(line, word, sizeof(word) - 1) != 0)
+		return false;
+	*vcpu_ret = 0;
+	if (!line[sizeof(word) - 1])
+		return true;
+	n = line[sizeof(word) - 1] == ' ' ? strspn(number, "0123456789") : 0;
+	if (n < 1 || n > 4 || number[n])
+		return false;
+	*vcpu_ret = (u32)strtoul(number, NULL, 10);
+	return true;
+}
+
 /* No lock held: the machine takes its own. */
 static void obey(struct machine *m, const char *line, char *answer, size_t cap)
 {
 	const char *text = "ok\n";
 	char slots[128];
+	u32 vcpu;
 
 	if (strcmp(line, "status") == 0) {
 		describe(m, answer, cap);
@@ -101,12 +122,15 @@ static void obey(struct machine *m, const char *line, char *answer, size_t cap)
 		machine_slots(m, slots, sizeof(slots));
 		snprintf(answer, cap, "ok %s\n", slots);
 		return;
+	} else if (is_registers(line, &vcpu)) {
+		machine_registers(m, vcpu, answer, cap);
+		return;
 	} else if (strcmp(line, "reset") == 0) {
 		machine_reset(m, "was reset by its control socket");
 	} else if (strcmp(line, "end") == 0) {
 		machine_end(m, EXIT_GUEST_ENDED, "the guest was ended by its control socket");
 	} else {
-		text = "error commands are status, slots, power, reset and end\n";
+		text = "error commands are status, slots, registers N, power, reset and end\n";
 	}
 	snprintf(answer, cap, "%s", text);
 }

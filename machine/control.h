@@ -3,11 +3,12 @@
  * A unix socket by which a guest is asked about and told what to do. Lines of text, each answered by one that
  * begins with "ok" or "error"; in between, lines that begin with "event" say what happens to the guest:
  *
- *   status   life, console bytes lost, packets of each network card
- *   slots    the guest's memory: where, and how many bytes, in hex
- *   power    press the power button
- *   reset    as the guest's own reset
- *   end      end the guest at once
+ *   status        life, console bytes lost, packets of each network card
+ *   slots         the guest's memory: where, and how many bytes, in hex
+ *   registers N   those of a vCPU, while all stand still for a moment
+ *   power         press the power button
+ *   reset         as the guest's own reset
+ *   end           end the guest at once
  */
 #ifndef MACHINE_CONTROL_H
 #define MACHINE_CONTROL_H

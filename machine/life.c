@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Lives of a guest: vCPUs go out, and in again, into a guest that is reset. See machine.h.
+ * Lives of a guest: vCPUs go out, and in again, to the same or into a guest that is reset. See machine.h.
  *
  * A reset makes the VM anew, so that nothing of the life before is left in KVM: no register, no clock page
  * that it writes to, no pending interrupt. What is kept is the process, the memory's file and the devices'
@@ -9,7 +9,11 @@
 #include "machine/machine.h"
 #include "machine/output.h"
 
+#include "base/clock.h"
+
+#include <errno.h>
 #include <stdio.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Those that run are told, each once. With go_lock. */
@@ -103,7 +107,7 @@ bool life_wait(struct vcpu *v)
 	pthread_mutex_lock(&m->go_lock);
 	m->n_out++;
 	pthread_cond_broadcast(&m->all_out);
-	while (!m->stopping && (!m->going || m->reset_wanted || v->done)) {
+	while (!m->stopping && (!m->going || m->reset_wanted || m->paused || v->done)) {
 		if (v->id == 0 && m->reset_wanted && m->n_out == m->n_vcpus)
 			next_life(m);
 		else
@@ -113,6 +117,52 @@ bool life_wait(struct vcpu *v)
 	go_on = !m->stopping;
 	pthread_mutex_unlock(&m->go_lock);
 	return go_on;
+}
+
+/* With go_lock. */
+static int wait_all_out(struct machine *m, u64 end, struct err *err)
+{
+	const struct timespec until = { (time_t)(end / NSEC_PER_SEC), (long)(end % NSEC_PER_SEC) };
+	int rc = 0;
+
+	while (!m->stopping && m->n_out < m->n_vcpus && rc != ETIMEDOUT)
+		rc = pthread_cond_clockwait(&m->all_out, &m->go_lock, CLOCK_MONOTONIC, &until);
+	if (m->stopping)
+		return err_set(err, -ESHUTDOWN, ERR_CONFLICT, 0, "the guest is at its end");
+	if (m->n_out < m->n_vcpus)
+		return err_set(
+			err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
+			"%u of %u vCPUs did not leave the guest in time: a tracer may hold them",
+			m->n_vcpus - m->n_out, m->n_vcpus);
+	return 0;
+}
+
+int life_look(struct machine *m, u64 limit_ns, void (*look)(void *arg), void *arg, u64 *window_ns,
+	      struct err *err)
+{
+	u64 begin = monotonic_ns();
+	int rc;
+
+	pthread_mutex_lock(&m->go_lock);
+	m->paused = true;
+	get_out(m);
+	rc = wait_all_out(m, begin + limit_ns, err);
+	if (!rc)
+		look(arg);
+	m->paused = false;
+	if (!m->stopping && !m->reset_wanted) {
+		for (u32 i = 0; i < m->n_vcpus; i++) {
+			if (m->vcpu[i].run)
+				__atomic_store_n(&m->vcpu[i].run->immediate_exit, 0,
+						 __ATOMIC_SEQ_CST);
+		}
+		__atomic_store_n(&m->leave, false, __ATOMIC_SEQ_CST);
+	}
+	pthread_cond_broadcast(&m->go);
+	pthread_cond_broadcast(&m->all_out);
+	pthread_mutex_unlock(&m->go_lock);
+	*window_ns = monotonic_ns() - begin;
+	return rc;
 }
 
 void life_stop(struct machine *m)

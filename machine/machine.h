@@ -98,7 +98,8 @@ struct machine {
 	bool going; /* vCPUs may enter the guest */
 	bool stopping; /* they are to leave it for good */
 	bool reset_wanted; /* they are to leave it, and come back to another life */
-	bool leave; /* atomic: either of the two */
+	bool paused; /* they are to leave it, and come back to the same */
+	bool leave; /* atomic: any of the three */
 	u32 n_out; /* vCPU threads that are outside */
 	u32 life; /* 1 for the first */
 	char reset_why[64];
@@ -176,6 +177,17 @@ void machine_tell(struct machine *m, const char *fmt, ...) printf_like(2, 3);
  */
 must_check bool life_wait(struct vcpu *v);
 
+/**
+ * life_look - all vCPUs leave the guest, @look is called, and they go on
+ * @limit_ns:  so long they may take to leave; one that a tracer holds does not
+ * @window_ns: how long the guest stood
+ *
+ * Context: one thread at a time, none of a vCPU's, no lock held; @look is called with go_lock. Return: 0;
+ * -ETIMEDOUT, -ESHUTDOWN the guest is at its end: @look was not called.
+ */
+must_check int life_look(struct machine *m, u64 limit_ns, void (*look)(void *arg), void *arg,
+			 u64 *window_ns, struct err *err);
+
 /** life_stop - all vCPUs leave for good; returns once their threads have ended */
 void life_stop(struct machine *m);
 
@@ -219,6 +231,15 @@ void kvm_set_irq(void *arg, u32 gsi, bool level);
 
 /** vcpu_create - vCPU @v->id with its CPUID; the first one is set to start as @start says */
 must_check int vcpu_create(struct vcpu *v, const struct boot_start *start, struct err *err);
+
+/* regs_x86.c */
+
+/**
+ * machine_registers - one line: the registers of vCPU @id, with all vCPUs out of the guest, or why not
+ *
+ * "ok" and pairs of a name and a value, the latter in hex; or "error". Context: as life_look().
+ */
+void machine_registers(struct machine *m, u32 id, char *buf, size_t cap);
 
 /* vcpu.c */
 

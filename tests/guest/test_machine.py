@@ -385,6 +385,41 @@ def test_control_ends_it():
             assert c.event() == "the guest was ended by its control socket"
 
 
+def test_registers():
+    """Where each vCPU is, while it runs, which it does not notice."""
+    need_kvm()
+    with Bare(ECHOES) as g:
+        p = Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--cpus", "2",
+                 "--input", f"{g.dir.name}/input", "--control", f"{g.dir.name}/control"],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, preexec_fn=die_with_parent)
+        with p:
+            c = Control(f"{g.dir.name}/control")
+            keyboard = type_to(f"{g.dir.name}/input")
+            windows = []
+            for i in range(60):
+                keyboard.sendall(b"x")
+                regs = registers(c, "registers" if i % 2 else "registers 0")
+                assert 0x200000 <= regs["rip"] < 0x200100 and regs["cr3"] == 0x9000, regs
+                assert (regs["vcpu"], regs["cs"], regs["cpl"], regs["rdx"] & ~5) == (0, 0x10, 0, 0x3f8), regs
+                windows.append(regs["window_ns"])
+                assert p.stdout.read(1) == b"x"
+            print(f"windows of {sorted(windows)[30] / 1e3:.0f} us, the longest {max(windows) / 1e3:.0f} us")
+            # one that waits to be started
+            regs = registers(c, "registers 1")
+            assert (regs["vcpu"], regs["rip"]) == (1, 0xfff0), regs
+            assert c.ask("registers 2") == "error the guest has vCPUs 0 to 1"
+            for bad in ("registers x", "registers 1 ", "registersx", "registers -1", "registers 99999"):
+                assert c.ask(bad).startswith("error commands are"), bad
+            keyboard.sendall(b"q")
+            assert p.wait(timeout=20) == 9
+
+
+def registers(c, command):
+    words = c.ask(command).split()
+    assert words[0] == "ok", words
+    return dict(zip(words[1::2], (int(v, 16) for v in words[2::2])))
+
+
 def room_for_one(g):
     k = Control(f"{g.dir.name}/control")
     try:

@@ -25,6 +25,8 @@ static struct {
 	char why[128];
 	_Atomic int inside; /* vCPUs that are in the guest */
 	_Atomic int left; /* those that have left it for good */
+	_Atomic bool held; /* by a tracer: they do not leave */
+	int looks;
 } did;
 
 static struct machine m;
@@ -99,7 +101,7 @@ static void *vcpu(void *arg)
 {
 	while (life_wait(arg)) {
 		did.inside++;
-		while (!__atomic_load_n(&m.leave, __ATOMIC_SEQ_CST))
+		while (did.held || !__atomic_load_n(&m.leave, __ATOMIC_SEQ_CST))
 			usleep(200);
 		did.inside--;
 	}
@@ -172,10 +174,54 @@ static void a_reset_that_fails(void **state)
 	assert_int_equal(did.left, VCPUS);
 }
 
+static void look(void *arg)
+{
+	assert_ptr_equal(arg, &did);
+	assert_int_equal(did.inside, 0);
+	did.looks++;
+}
+
+static void a_look_in_between(void **state)
+{
+	struct vcpu v[VCPUS];
+	struct err err = { 0 };
+	u64 window_ns = 0;
+
+	(void)state;
+	go(v);
+	for (int i = 1; i <= 100; i++) {
+		assert_int_equal(life_look(&m, 10 * NSEC_PER_SEC, look, &did, &window_ns, &err), 0);
+		assert_int_equal(did.looks, i);
+		assert_true(window_ns > 0);
+	}
+	wait_until(&did.inside, VCPUS);
+	/* one that does not leave in time: nobody looks, all go on */
+	did.held = true;
+	assert_int_equal(life_look(&m, 20 * NSEC_PER_MSEC, look, &did, &window_ns, &err),
+			 -ETIMEDOUT);
+	assert_int_equal(err.code, ERR_PAUSE_TIMEOUT);
+	assert_true(window_ns >= 20 * NSEC_PER_MSEC);
+	assert_int_equal(did.looks, 100);
+	assert_false(m.leave);
+	did.held = false;
+	/* a reset goes on as if nobody had looked, and the other way round */
+	machine_reset(&m, "was reset");
+	assert_int_equal(life_look(&m, 10 * NSEC_PER_SEC, look, &did, &window_ns, &err), 0);
+	wait_until(&did.made, 1);
+	wait_until(&did.inside, VCPUS);
+	assert_int_equal(machine_life(&m), 2);
+	life_stop(&m);
+	assert_int_equal(did.left, VCPUS);
+	assert_int_equal(life_look(&m, 10 * NSEC_PER_SEC, look, &did, &window_ns, &err),
+			 -ESHUTDOWN);
+	assert_int_equal(did.looks, 101);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_reset_brings_it_back),
+		cmocka_unit_test(a_look_in_between),
 		cmocka_unit_test(a_reset_that_fails),
 	};
 
