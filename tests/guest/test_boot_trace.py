@@ -14,7 +14,7 @@ import time
 
 from daemon import Daemon, binary
 from guest import GuestError, Skip, die_with_parent, wait_for
-from small import RunGuest, boot_line, need_kvm, small_kernel
+from small import LINKED_AT, RunGuest, boot_line, need_kvm, small_kernel
 from testlib import LONG, main
 
 BOOT_TIMEOUT = 240  # a nested KVM on a busy host; on an idle one it takes 20 s
@@ -31,11 +31,11 @@ def elf_bytes(path, addr, size):
     raise AssertionError(f"{addr:#x} is not in {path}")
 
 
-def initcalls(symbols):
+def initcalls(symbols, kind=None, offset=0):
     """Addresses of the kernel's initcalls in the order of their being called: relative pointers (PREL32)."""
     start, end = symbols["__initcall_start"], symbols["__initcall_end"]
-    raw = elf_bytes(small_kernel() / "vmlinux", start, end - start)
-    return [start + 4 * i + rel for i, (rel,) in enumerate(struct.iter_unpack("<i", raw))]
+    raw = elf_bytes(small_kernel(kind) / "vmlinux", start, end - start)
+    return [offset + start + 4 * i + rel for i, (rel,) in enumerate(struct.iter_unpack("<i", raw))]
 
 
 class TracedBoot(RunGuest):
@@ -114,12 +114,47 @@ def test_every_initcall_by_function():
                 g.wait_console(r"^HVF-READY", 3 * BOOT_TIMEOUT)
                 assert g.stop_trace() == 0, g.said()
                 assert ", 0 lost" in g.said() and "restored" in g.said(), g.said()
-                calls = [r for r in records_of(d, out) if r.get("function") == "do_one_initcall"]
-                want = initcalls(g.symbols)
-                assert [r["type"] for r in calls] == ["function"] * len(want), len(calls)
-                assert [int(r["args"][0]["value"], 16) for r in calls] == want
+                check_calls(d, out, initcalls(g.symbols))
                 check_given_back(d, g)
                 g.assert_no_warnings()
+
+
+def check_calls(d, path, want):
+    calls = [r for r in records_of(d, path) if r.get("function") == "do_one_initcall"]
+    assert [r["type"] for r in calls] == ["function"] * len(want), len(calls)
+    assert [int(r["args"][0]["value"], 16) for r in calls] == want
+
+
+def test_kaslr():
+    """A bzImage that moves to addresses of its choice, as stock kernels do: found as it boots, and later."""
+    if not LONG:
+        raise Skip("takes minutes where KVM emulates kernel code; HVF_LONG=1 asks for it")
+    need_kvm()
+    with tempfile.TemporaryDirectory(prefix="hvf-boot-") as folder, Daemon() as d:
+        out = pathlib.Path(folder) / "boot.hvft"
+        begin = time.monotonic()
+        with TracedBoot(d, "boot", "-p", "function", "-l", "do_one_initcall", "-l", "vfs_read", "--args",
+                        "-o", out, image="vmlinuz", kind="kaslr", mem=256, timeout=3 * BOOT_TIMEOUT) as g:
+            print(f"held after {time.monotonic() - begin:.1f} s")
+            g.wait_console(r"^HVF-READY", 3 * BOOT_TIMEOUT)
+            assert g.stop_trace() == 0, g.said()
+            assert ", 0 lost" in g.said() and "restored" in g.said(), g.said()
+            offset = int(d.get("/v1/guests/boot")["kaslr_offset"], 16)
+            g.find_image()
+            print(f"KASLR: {offset:#x} further on, the image at {g.image_at:#x}")
+            assert offset or g.image_at != LINKED_AT, "it is where it was linked"
+            check_calls(d, out, initcalls(g.symbols, "kaslr", offset))
+            check_given_back(d, g)
+            # found again while it runs
+            d.attach(g, "again")
+            assert int(d.get("/v1/guests/again")["kaslr_offset"], 16) == offset
+            t = d.trace("again", ["__x64_sys_open"])["id"]
+            g.do("open 20")
+            d.stop_trace(t)
+            assert d.trace_info(t)["records"] >= 20, d.trace_info(t)
+            d.delete("/v1/guests/again")
+            g.assert_given_back()
+            g.assert_no_warnings()
 
 
 def records_of(d, path):

@@ -141,7 +141,7 @@ def test_devices_and_lives():
     vsock = f"/tmp/hvf-vsock-{os.getpid()}"
     with Tap() as tap, make_disk() as disk, SmallGuest(
             append=f"ip={tap.guest}::{tap.host}:255.255.255.252::eth0:off", reboot=True,
-            devices=True,
+            kind="devices",
             extra=("--net", f"tap={tap.name}", "--disk", f"{disk.name},cow", "--vsock", vsock)) as g:
         print(f"up after {g.boot_seconds:.1f} s, with ACPI")
         control = Control(g.control_path)

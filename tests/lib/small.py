@@ -31,9 +31,12 @@ EMULATED = ("lpj=1000000 no_timer_check noxsave rodata=off "
             "mid8250_pci_driver_init,pericom8250_pci_driver_init")
 
 
-def small_kernel(devices=False):
-    """Directory of the small kernel, or of the one with drivers for all devices, if it is built."""
-    p = subprocess.run([TOP / "tests/kernels/build-small", "--cached", *(["--devices"] if devices else [])],
+LINKED_AT = 0x1000000  # CONFIG_PHYSICAL_START
+
+
+def small_kernel(kind=None):
+    """Directory of the small kernel, or of the one for "devices" or "kaslr", if it is built."""
+    p = subprocess.run([TOP / "tests/kernels/build-small", "--cached", *([f"--{kind}"] if kind else [])],
                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
     if p.returncode == 77:
         raise Skip(p.stderr.strip())
@@ -118,15 +121,16 @@ class SmallGuest:
     append:  more of the kernel command line; what comes later counts
     extra:   more arguments for hvftrace-vmm
     reboot:  a reset brings it back; else it is its end
-    devices: the kernel with drivers for all devices
+    kind:    None, "devices": the kernel with drivers for all devices, "kaslr": one that chooses its place
     """
 
     def __init__(self, image="vmlinux", mem=64, cpus=2, append="acpi=off", extra=(), timeout=240,
-                 reboot=False, devices=False):
-        self.devices = devices
+                 reboot=False, kind=None):
+        self.kind = kind
         extra = [*extra] if reboot else [*extra, "--no-reboot"]
         self.image, self.mem, self.cpus, self.append, self.extra = image, mem, cpus, append, extra
         self.timeout = timeout
+        self.image_at = LINKED_AT  # guest physical
         self.pid = self.process = self.input = self.dir = None
 
     def __enter__(self):
@@ -137,7 +141,7 @@ class SmallGuest:
 
     def start(self):
         need_kvm()
-        kernel = small_kernel(self.devices)
+        kernel = small_kernel(self.kind)
         self.symbols = self._read_map(kernel / "System.map")
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="hvf-small-"))
         self.console_path, self.log_path = self.dir / "console.log", self.dir / "vmm.log"
@@ -241,8 +245,13 @@ class SmallGuest:
             return f.read(size)
 
     def read_kernel(self, addr, size):
-        """Bytes of the kernel's image by virtual address; it is not relocated."""
-        return self.read_phys(addr - 0xffffffff80000000, size)
+        """Bytes of the kernel's image by the virtual address that it is linked for."""
+        return self.read_phys(addr - self.symbols["_text"] + self.image_at, size)
+
+    def find_image(self):
+        """Of a kernel that has chosen its place, which it tells."""
+        said = re.search("([0-9a-f]+)-[0-9a-f]+ : Kernel code", self.do("read /proc/iomem"))
+        self.image_at = int(said[1], 16)
 
     def kernel_text(self):
         start, end = self.symbols["_text"], self.symbols["_etext"]
