@@ -2,6 +2,7 @@
 """A real Linux in our own VMM on KVM: started by the command, traced, given back, shut down."""
 
 import collections
+import os
 import re
 import subprocess
 import tempfile
@@ -20,7 +21,7 @@ TREE = [OPEN, "do_sys_openat2", "do_filp_open"]
 
 
 def traced(d, g, tracer, filters):
-    """Records of a trace while init opens a file CALLS times; (records, init's pid)."""
+    """While init opens a file CALLS times: (records, init's pid, the host's clock before and after)."""
     times = [time.monotonic()]
     t = d.trace("small", filters, tracer=tracer)["id"]
     times.append(time.monotonic())
@@ -34,11 +35,12 @@ def traced(d, g, tracer, filters):
     assert end is not None
     info = d.trace_info(t)
     assert info["lost"] == 0, info
-    return records, int(out.split("pid ")[1])
+    return records, int(out.split("pid ")[1]), times[1], times[2]
 
 
 def check_function(d, g):
-    records, pid = traced(d, g, "function", [OPEN, "do_sys_openat2"])
+    """Returns (the host's clock before, a record's time, the host's clock after), all in seconds."""
+    records, pid, begin, end = traced(d, g, "function", [OPEN, "do_sys_openat2"])
     calls = [r for r in records if r["type"] == "function"]
     mine = collections.Counter(r["function"] for r in calls if r["pid"] == pid)
     assert mine == {OPEN: CALLS, "do_sys_openat2": CALLS}, mine
@@ -47,10 +49,12 @@ def check_function(d, g):
     assert len(others) == 1, others
     times = [r["ts_ns"] for r in calls if r["pid"] == pid]
     assert times == sorted(times)
+    return begin, times[0] / 1e9, end
 
 
 def check_graph(d, g):
-    records, pid = traced(d, g, "function_graph", TREE)
+    """As check_function()."""
+    records, pid, begin, end = traced(d, g, "function_graph", TREE)
     mine = [r for r in records if r.get("pid") == pid and r["type"] in ("graph_entry", "graph_return")]
     entries = [r for r in mine if r["type"] == "graph_entry"]
     assert collections.Counter(r["function"] for r in entries) == {f: CALLS for f in TREE}
@@ -59,6 +63,14 @@ def check_graph(d, g):
     returns = [r for r in mine if r["type"] == "graph_return"]
     assert len(returns) == len(entries), (len(returns), len(entries))
     assert all(r["duration_ns"] > 0 for r in returns)
+    return begin, entries[0]["ts_ns"] / 1e9, end
+
+
+def check_clock(a, b):
+    """Between two calls as much time has passed by the guest's records as by the host's clock."""
+    apart, least, most = b[1] - a[1], b[0] - a[2], b[2] - a[0]
+    print(f"{apart:.3f} s apart by the guest's clock, {least:.3f} to {most:.3f} s by the host's")
+    assert least <= apart <= most, "the guest's clock goes wrong"
 
 
 def check_everything(d, g):
@@ -75,6 +87,19 @@ def check_everything(d, g):
         info = d.trace_info(t)
         print(f"{tracer}: {info['functions']} functions, {info['records']} records, {info['lost']} lost")
         assert info["functions"] > 10000 and info["records"] > 100, info
+
+
+def check_limit(d, g):
+    """The limit of a stop window is the user's: so many sites at a time."""
+    n = {}
+    for limit in (10**6, 10**9):
+        r = d.request("POST", "/v1/guests", {"target": g.target, "name": "limit", "window_limit_ns": limit})
+        assert r[0] == 201, r
+        d.stop_trace(d.trace("limit", [])["id"])
+        n[limit] = d.get("/v1/guests/limit")["windows"]["count"]
+        d.delete("/v1/guests/limit")
+    print(f"stop windows to arm and disarm all: {n[10**6]} of 1 ms, {n[10**9]} of 1 s")
+    assert n[10**6] >= n[10**9] + 20, n
 
 
 def check_writing(g):
@@ -139,8 +164,7 @@ def test_run_trace_and_shut_down():
         g.assert_given_back()
         info = d.get("/v1/guests/small")
         assert info["target"] == g.target and info["vcpus"] == g.cpus, info
-        check_function(d, g)
-        check_graph(d, g)
+        check_clock(check_function(d, g), check_graph(d, g))
         check_everything(d, g)
         w = d.get("/v1/guests/small")["windows"]
         print(f"{w['count']} stop windows, {w['total_ns'] / w['count'] / 1e6:.2f} ms each, "
@@ -149,20 +173,32 @@ def test_run_trace_and_shut_down():
         d.delete("/v1/guests/small")
         check_untouched(g, before)
         check_writing(g)
+        if LONG:
+            check_limit(d, g)
         check_untouched(g, before)
         check_faults(g, before)
         check_kill9(SmallWay(g), ("function", "function_graph") if LONG else ("function_graph",))
         check_disk(g, disk)
         g.assert_no_warnings()
-        g.type("reset")
+        check_console(d, g)
         g.wait_end()
         assert g.log().endswith("hvftrace-vmm: the guest reset itself\n"), g.log()
+
+
+def check_console(d, g):
+    """What is typed to it by the command, and what it says, up to its end."""
+    g.input.close()
+    p = subprocess.run([binary("hvftrace"), "-s", d.socket, "console", "small"], input="open 2\nreset\n",
+                       capture_output=True, text=True, timeout=120, check=False,
+                       env={**os.environ, "XDG_RUNTIME_DIR": str(g.dir)})
+    assert p.returncode == 0, p
+    assert re.search(r"HVF-DONE open.*\n(.*\n)*reset", p.stdout.replace("\r", "")), p.stdout[-500:]
 
 
 def test_another_life_is_noticed():
     """Reset in the same process, the same kernel at the same addresses: it is not taken for the first."""
     if not LONG:
-        raise Skip("boots twice; HVF_LONG=1 asks for it")
+        raise Skip("boots three times; HVF_LONG=1 asks for it")
     with Daemon() as d, RunGuest(d, "small", reboot=True) as g:
         control = Control(g.control_path)
         g.wait_ready()
@@ -190,8 +226,35 @@ def test_another_life_is_noticed():
         g.do("open 5")
         d.stop_trace(t)
         assert d.trace_info(t)["records"] >= 5
+        # a persistent one goes on in the third life
+        t = d.trace("again", [OPEN], persistent=True)["id"]
+        g.do("open 5")
+        before = len(g.console())
+        g.type("reset")
+        assert control.event() == "the guest reset itself: life 3"
+        g.wait_console("^HVF-READY", g.timeout, before)
+        old = d.wait_trace(t, lambda x: x["continued_by"], 60)
+        assert old["error"]["code"] == "guest.rebooted" and old["records"] >= 5, old
+        g.do("open 5")
+        d.wait_trace(old["continued_by"], lambda x: x["records"] >= 5, 60)
+        d.stop_trace(old["continued_by"])
         d.delete("/v1/guests/again")
         assert g.kernel_text() == untouched
+        g.assert_no_warnings()
+
+
+def test_entered_by_pvh():
+    """In 32-bit mode; its devices by ACPI tables, whose address is told in another way, too."""
+    if not LONG:
+        raise Skip("boots once more; HVF_LONG=1 asks for it")
+    with Daemon() as d, SmallGuest(append="", extra=("--protocol", "pvh")) as g:
+        print(f"up after {g.boot_seconds:.1f} s")
+        assert g.do("read /proc/cpuinfo").count("processor\t") == g.cpus
+        d.attach(g, "small")
+        before = g.kernel_text()
+        check_function(d, g)
+        d.delete("/v1/guests/small")
+        check_untouched(g, before)
         g.assert_no_warnings()
 
 
