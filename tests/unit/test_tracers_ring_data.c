@@ -276,7 +276,15 @@ static void a_piece_of_a_call(void **state)
 			assert_lost(0);
 		}
 	}
-	/* cut by a slot that was not written: what is before it is told, as many bytes as there are */
+}
+
+static void a_piece_that_is_cut(void **state)
+{
+	static struct ring_capture rooms[1];
+	u64 at;
+
+	(void)state;
+	/* by a slot that was not written: what is before it is told, as many bytes as there are */
 	start(AGENT_MODE_DISCARD);
 	reader.fresh = rooms;
 	reader.n_fresh = 1;
@@ -288,6 +296,7 @@ static void a_piece_of_a_call(void **state)
 	drain_at(0, RING_DATA | RING_FINAL);
 	assert_int_equal(n, 1);
 	assert_true(out[0].capture && out[0].capture->n == 8 && out[0].capture->program == 3);
+	assert_true(out[0].capture->cut);
 	assert_lost(1);
 	/* of a return, of another task, a second one: none */
 	start(AGENT_MODE_DISCARD);
@@ -315,6 +324,7 @@ int main(void)
 		cmocka_unit_test(data_with_little_room),
 		cmocka_unit_test(what_is_torn_counts_once),
 		cmocka_unit_test(a_piece_of_a_call),
+		cmocka_unit_test(a_piece_that_is_cut),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

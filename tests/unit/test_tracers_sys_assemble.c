@@ -457,6 +457,85 @@ static void nothing_is_lost_silently(void **state)
 	assemble_destroy(a);
 }
 
+#define WHOLE 40u
+
+/* What there is at the address of argument @arg. */
+static u8 there_is(u32 arg, u32 k)
+{
+	return (u8)(arg * WHOLE + k);
+}
+
+/* Pieces of all that @arg points to, some of which are lost. Returns how many bytes come before the first lost one. */
+static u32 send_pieces(struct assemble *a, u8 arg, u8 what)
+{
+	u32 got = 0, number = 0;
+	bool lost = false;
+
+	for (u32 k = 0, n; k < WHOLE; k += n, number++) {
+		u8 bytes[8];
+		struct syscall_capture c = { .arg = arg,
+					     .what = what,
+					     .full_len = what == CAPTURE_BYTES
+								 ? WHOLE
+								 : CAPTURE_LEN_UNKNOWN };
+		const struct syscall_input in = { .type = SYSCALL_IN_CAPTURE,
+						  .pid = 1,
+						  .capture = &c,
+						  .bytes = bytes,
+						  .number = number,
+						  .open = k + 8 < WHOLE };
+
+		n = what == CAPTURE_BYTES ? 1 + (u32)rand() % 8 : 8;
+		n = MIN(n, WHOLE - k);
+		for (u32 i = 0; i < n; i++)
+			bytes[i] = there_is(arg, k + i);
+		c.len = n;
+		c.count = 1;
+		c.truncated = what == CAPTURE_BYTES;
+		if (!(rand() % 8)) {
+			lost = true;
+			continue;
+		}
+		assert_int_equal(assemble_add(a, &in), 0);
+		got += lost ? 0 : n;
+	}
+	return got;
+}
+
+/* Whichever pieces are lost: a capture is a beginning of what there is, and says so if it is not all of it. */
+static void lost_pieces(void **state)
+{
+	struct assemble *a = begin(0, 0);
+	const struct syscall_event *e;
+
+	(void)state;
+	srand(5);
+	for (u32 call = 0; call < 20000; call++) {
+		u32 got[5], n = 0;
+
+		enter(a, 1, 0x100);
+		for (u8 arg = 0; arg < 5; arg++)
+			got[arg] = send_pieces(a, arg, arg & 1 ? CAPTURE_STRINGS : CAPTURE_BYTES);
+		e = assemble_open(a, 1);
+		for (u32 i = 0; i < e->n_captures; i++) {
+			const struct syscall_capture *c = &e->captures[i];
+
+			assert_true(i == 0 || c->arg > e->captures[i - 1].arg);
+			assert_int_equal(c->len, got[c->arg]);
+			assert_int_equal(c->failed, !c->len);
+			assert_true(c->failed || c->truncated == (c->len < WHOLE));
+			for (u32 k = 0; k < c->len; k++)
+				assert_int_equal(e->data[c->off + k], there_is(c->arg, k));
+			n += !c->failed;
+		}
+		for (u8 arg = 0; arg < 5; arg++)
+			n -= got[arg] != 0;
+		assert_int_equal(n, 0);
+		leave(a, 1, 0x100, 0);
+	}
+	assemble_destroy(a);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -471,6 +550,7 @@ int main(void)
 		cmocka_unit_test(memory_is_bounded),
 		cmocka_unit_test(so_are_all_calls_together),
 		cmocka_unit_test(nothing_is_lost_silently),
+		cmocka_unit_test(lost_pieces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

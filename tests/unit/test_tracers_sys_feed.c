@@ -301,13 +301,15 @@ static void filtered(void **state)
 	assert_true(c.calls == 1 && c.filtered == 1);
 }
 
+static bool cut; /* words of the next pieces were lost */
+
 /* NOLINTNEXTLINE(readability-function-size): the members of a record, in short */
 static void piece(u32 pid, u8 arg, u8 what, u64 bits, u32 number, const char *bytes, u32 n,
 		  u32 there)
 {
 	u64 key = (u64)arg | (u64)what << 8 | bits | (u64)number << AGENT_USER_NUMBER_SHIFT;
 	struct ring_capture c = {
-		.program = AGENT_CAPTURE_USER, .key = key, .n = n, .there = there
+		.program = AGENT_CAPTURE_USER, .key = key, .n = n, .there = there, .cut = cut
 	};
 	struct trace_record r = {
 		.type = TRACE_FUNCTION, .ip = 0xffffffff81ff0000, .pid = pid, .capture = &c
@@ -433,6 +435,10 @@ static void missing_pieces(void **state)
 	piece(7, 3, CAPTURE_STRINGS, 0, 0, "its end is lost", 15, 15);
 	piece(7, 3, CAPTURE_DATA, 0, 0, "first", 5, 5);
 	piece(7, 3, CAPTURE_DATA, 0, 2, "third", 5, 5);
+	cut = true;
+	piece(7, 4, CAPTURE_BYTES, 0, 0, "01", 2, 8);
+	cut = false;
+	piece(7, 4, CAPTURE_BYTES, 0, 1, "4567", 4, 8);
 	leave(7, OPENAT, 3);
 	c = captured_of(0, CAPTURE_STRING, &p);
 	assert_true(c->len == 256 && c->truncated);
@@ -446,7 +452,9 @@ static void missing_pieces(void **state)
 	assert_true(c->count == 1 && c->truncated);
 	c = captured_of(3, CAPTURE_DATA, &p);
 	assert_true(c->len == 5 && c->truncated);
-	assert_int_equal(seen[0].n_captures, 8);
+	c = captured_of(4, CAPTURE_BYTES, &p);
+	assert_true(c->len == 2 && c->truncated);
+	assert_int_equal(seen[0].n_captures, 9);
 	assert_true(seen[0].captures[2].source == CAPTURE_USER_EXIT && seen[0].captures[2].failed &&
 		    !seen[0].captures[2].len);
 	assert_true(seen[0].captures[5].failed && seen[0].captures[5].what == CAPTURE_BYTES);
