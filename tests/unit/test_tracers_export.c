@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -375,6 +376,43 @@ static void folded_stacks_end_growing(void **state)
 	assert_non_null(strstr(out.data, "\nsh;" OUTPUT_SHARED_NAME " 10\n"));
 }
 
+static u64 cpu_ms(void)
+{
+	struct rusage r;
+
+	assert_int_equal(getrusage(RUSAGE_SELF, &r), 0);
+	return (u64)r.ru_utime.tv_sec * 1000 + (u64)r.ru_utime.tv_usec / 1000;
+}
+
+/* Pids of a recording from elsewhere that a hash without a key has all in one place. */
+static void chosen_pids(void **state)
+{
+	static u32 pid[10000];
+	struct tasks *t = tasks_create();
+	struct trace_record r = { .comm = "x" };
+	unsigned int news;
+	struct task *k;
+	u32 n = 0;
+	u64 began, h;
+
+	(void)state;
+	assert_non_null(t);
+	for (u32 i = 1; n < ARRAY_SIZE(pid); i++) {
+		h = i * 0x9e3779b97f4a7c15;
+		if (!((h ^ h >> 29) % 16384))
+			pid[n++] = i;
+	}
+	began = cpu_ms();
+	for (u32 i = 0; i < 4 * n; i++) {
+		r.pid = pid[i % n];
+		k = tasks_get(t, &r, &news);
+		assert_ptr_equal(tasks_find(t, r.pid), k);
+		assert_int_equal(news, i < n ? TASK_NEW : 0);
+	}
+	assert_in_range(cpu_ms() - began, 0, 150);
+	tasks_destroy(t);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup(f, setup)
@@ -382,6 +420,7 @@ int main(void)
 		cmocka_unit_test(an_export_ends_growing),
 		T(folded_stacks_end_growing),
 		T(streams_keep_apart),
+		T(chosen_pids),
 		T(room_is_left_to_others),
 		T(any_number_is_sorted),
 		T(archives),

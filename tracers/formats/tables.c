@@ -31,12 +31,6 @@ struct syms {
 	u32 shared; /* the number of all addresses that there is no room for; 0: there was room */
 };
 
-static u64 mix(u64 v)
-{
-	v *= 0x9e3779b97f4a7c15;
-	return v ^ v >> 29;
-}
-
 /* @len is at most 6 * TEXT_NAME_MAX. */
 static char *arena_copy(struct syms *s, const char *text, size_t len)
 {
@@ -273,12 +267,17 @@ const struct exp_sym *syms_at(const struct syms *s, u32 id)
 struct tasks {
 	u32 bucket[TASK_BUCKETS]; /* 1 + number; 0: empty */
 	struct task *chunk[TASKS_MAX / TASKS_A_CHUNK];
+	u64 key; /* addr_hash()'s */
 	u32 n;
 };
 
 struct tasks *tasks_create(void)
 {
-	return calloc(1, sizeof(struct tasks));
+	struct tasks *t = calloc(1, sizeof(*t));
+
+	if (t)
+		t->key = addr_hash_key();
+	return t;
 }
 
 void tasks_destroy(struct tasks *t)
@@ -310,7 +309,7 @@ u32 tasks_count(const struct tasks *t)
 
 static struct task *find_task(const struct tasks *t, u64 key)
 {
-	for (u32 i = t->bucket[mix(key) % TASK_BUCKETS]; i;) {
+	for (u32 i = t->bucket[addr_hash(key, t->key) % TASK_BUCKETS]; i;) {
 		struct task *k = tasks_at(t, i - 1);
 
 		if (k->key == key)
@@ -327,7 +326,7 @@ struct task *tasks_find(struct tasks *t, u32 pid)
 
 static struct task *new_task(struct tasks *t, u64 key)
 {
-	u32 *bucket = &t->bucket[mix(key) % TASK_BUCKETS];
+	u32 *bucket = &t->bucket[addr_hash(key, t->key) % TASK_BUCKETS];
 	struct task **chunk, *k;
 
 	if (t->n == TASKS_MAX)
