@@ -275,7 +275,6 @@ int registry_attach(struct registry *reg, const char *target, const char *name,
 		    const struct guest_opts *opts, struct guest_entry **ret, struct err *err)
 {
 	struct guest_opts own = *opts;
-	struct timespec now;
 	struct guest_entry *e;
 	int r;
 
@@ -298,12 +297,11 @@ int registry_attach(struct registry *reg, const char *target, const char *name,
 	}
 	own.state_dir = reg->state_dir;
 	r = guest_attach(target, &own, &e->guest, err);
-	clock_gettime(CLOCK_REALTIME, &now);
 	pthread_mutex_lock(&reg->lock);
 	if (r < 0) {
 		unlink_guest(e);
 	} else {
-		e->attached_ns = (u64)now.tv_sec * NSEC_PER_SEC + (u64)now.tv_nsec;
+		e->attached_ns = clock_ns(CLOCK_REALTIME);
 		e->state = ENTRY_READY;
 		e->users++;
 		pthread_cond_broadcast(&reg->changed);
@@ -349,32 +347,30 @@ void registry_guest_put(struct guest_entry *g)
 	pthread_mutex_unlock(&reg->lock);
 }
 
-struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret)
+/* One after the other: a guest that is waited for is not to keep others from being detached. */
+struct guest_entry *registry_guest_next(struct registry *reg, struct guest_entry *g)
 {
-	struct guest_entry **all, *g;
-	size_t n = 0;
+	struct guest_entry *next;
 
 	pthread_mutex_lock(&reg->lock);
-	for (g = reg->guests; g; g = g->next)
-		n++;
-	all = calloc(n + 1, sizeof(struct guest_entry *));
-	n = 0;
-	for (g = reg->guests; all && g; g = g->next) {
-		if (g->state != ENTRY_READY)
-			continue;
-		g->users++;
-		all[n++] = g;
+	for (next = g ? g->next : reg->guests; next && next->state != ENTRY_READY;
+	     next = next->next)
+		;
+	if (next)
+		next->users++;
+	if (g) {
+		g->users--; /* it was in the list as long as it had one */
+		pthread_cond_broadcast(&reg->changed);
 	}
 	pthread_mutex_unlock(&reg->lock);
-	*n_ret = n;
-	return all;
+	return next;
 }
 
-static void release_if_old(struct guest_entry *g, u64 before_ns)
+static void release_if_old(struct guest_entry *g, u64 ns)
 {
 	struct err err = { 0 };
 
-	if (!guest_is_held(g->guest) || g->attached_ns >= before_ns)
+	if (!guest_is_held(g->guest) || clock_ns(CLOCK_REALTIME) - g->attached_ns < ns)
 		return;
 	if (guest_release(g->guest, &err))
 		log_error("guest %s: %s", g->name, err.msg);
@@ -384,17 +380,10 @@ static void release_if_old(struct guest_entry *g, u64 before_ns)
 
 void registry_release_held(struct registry *reg, u64 ns)
 {
-	struct guest_entry **all;
-	struct timespec now;
-	size_t n;
+	struct guest_entry *g = NULL;
 
-	clock_gettime(CLOCK_REALTIME, &now);
-	all = registry_guests(reg, &n);
-	for (size_t i = 0; all && i < n; i++) {
-		release_if_old(all[i], (u64)now.tv_sec * NSEC_PER_SEC + (u64)now.tv_nsec - ns);
-		registry_guest_put(all[i]);
-	}
-	free(all);
+	while ((g = registry_guest_next(reg, g)))
+		release_if_old(g, ns);
 }
 
 static int refuse_running(struct guest_entry *g, struct err *err)

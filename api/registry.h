@@ -135,8 +135,8 @@ must_check int registry_guest_get(struct registry *reg, const char *name, struct
 				  struct err *err);
 void registry_guest_put(struct guest_entry *g);
 
-/** registry_guests - all that are ready, as a user of each; an array to free. NULL without memory. */
-struct guest_entry **registry_guests(struct registry *reg, size_t *n_ret);
+/** registry_guest_next - the first that is ready, or the one after @g; a user of it, and of @g no more. NULL: no other */
+struct guest_entry *registry_guest_next(struct registry *reg, struct guest_entry *g);
 
 #define REGISTRY_MAX_ENDED 32u /* traces of a guest, beside snapshots: each keeps its records */
 
@@ -216,7 +216,7 @@ void registry_trace_put(struct trace_entry *t);
 void registry_trace_ref(struct trace_entry *t); /* context: has one already */
 void registry_trace_unref(struct trace_entry *t);
 
-/** registry_traces - all traces, of @guest only unless NULL; as registry_guests() */
+/** registry_traces - all traces, of @guest only unless NULL, as a user of each; an array to free. NULL without memory. */
 struct trace_entry **registry_traces(struct registry *reg, const char *guest, size_t *n_ret);
 
 /* References only: a stream keeps one, becomes a user for each look, and tells when it ends. */

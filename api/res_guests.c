@@ -44,12 +44,11 @@ static json_t *trace_ids(struct guest_entry *g)
 	return ids;
 }
 
-json_t *guest_doc(struct guest_entry *g)
+static json_t *doc_of(struct guest_entry *g, const struct guest_info *info)
 {
-	struct guest_info i = { 0 };
+	const struct guest_info i = *info;
 	json_t *doc;
 
-	guest_info(g->guest, &i);
 	doc = json_pack("{s:s, s:o, s:o, s:s, s:s, s:i, s:I, s:I}", "name", g->name, "target",
 			json_text(g->target), "attached", json_time(g->attached_ns), "state",
 			i.state ? i.state : "running", "accel", i.accel ? i.accel : "unknown",
@@ -76,6 +75,14 @@ json_t *guest_doc(struct guest_entry *g)
 	return doc;
 }
 
+json_t *guest_doc(struct guest_entry *g)
+{
+	struct guest_info info = { 0 };
+
+	guest_info(g->guest, &info);
+	return doc_of(g, &info);
+}
+
 json_t *restore_doc(const struct guest_restore *r)
 {
 	return json_pack(
@@ -90,25 +97,23 @@ json_t *items_doc(json_t *items)
 	return items ? json_pack("{s:o}", "items", items) : NULL;
 }
 
+/* One guest that hangs is not to keep the list from who wants it. */
 void res_guests_list(struct request *rq)
 {
+	struct guest_entry *g = NULL;
 	json_t *items = json_array();
-	struct guest_entry **all;
-	size_t n;
+	bool failed = !items;
 
-	all = registry_guests(server_registry(rq->srv), &n);
-	for (size_t i = 0; all && i < n; i++) {
-		if (json_array_append_new(items, guest_doc(all[i]))) {
-			json_decref(items);
-			items = NULL;
-		}
-		registry_guest_put(all[i]);
+	while ((g = registry_guest_next(server_registry(rq->srv), g))) {
+		struct guest_info info = { 0 };
+
+		guest_glance(g->guest, &info);
+		failed |= json_array_append_new(items, doc_of(g, &info)) < 0;
 	}
-	if (!all) {
+	if (failed) {
 		json_decref(items);
 		items = NULL;
 	}
-	free(all);
 	request_json(rq, 200, items_doc(items));
 }
 

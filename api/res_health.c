@@ -8,6 +8,7 @@
 
 #include <microhttpd.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define METRICS_MEDIA_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
@@ -47,43 +48,66 @@ static void number(struct buf *b, const char *name, const char *type, const char
 	buf_addf(b, "%s %llu\n", name, (unsigned long long)value);
 }
 
+/* What is told of each guest. */
+struct guest_numbers {
+	char name[NAME_MAX_BYTES + 1];
+	size_t n_armed;
+	struct vm_windows windows;
+};
+
+/* An array to free; NULL without memory. */
+static struct guest_numbers *count_guests(struct registry *reg, size_t *n_ret)
+{
+	struct guest_numbers *all = calloc(1, sizeof(*all)), *more;
+	struct guest_entry *g = NULL;
+	struct guest_info info;
+	size_t n = 0;
+
+	while ((g = registry_guest_next(reg, g))) {
+		guest_glance(g->guest, &info);
+		more = all ? reallocarray(all, n + 1, sizeof(*all)) : NULL;
+		if (!more) {
+			free(all);
+			all = NULL;
+			continue;
+		}
+		all = more;
+		all[n] = (struct guest_numbers){ .n_armed = info.n_armed, .windows = info.windows };
+		memcpy(all[n++].name, g->name, sizeof(g->name));
+	}
+	*n_ret = n;
+	return all;
+}
+
 static void guest_metrics(struct buf *b, struct registry *reg)
 {
-	struct guest_entry **all;
-	struct guest_info *infos;
+	struct guest_numbers *all;
 	size_t n;
 
-	all = registry_guests(reg, &n);
-	infos = calloc(n + 1, sizeof(*infos));
-	for (size_t i = 0; all && infos && i < n; i++)
-		guest_info(all[i]->guest, &infos[i]);
-	if (all && infos) {
-		number(b, "hvftrace_guests", "gauge", "Guests attached now.", n);
-		head(b, "hvftrace_armed_functions", "gauge", "Call sites that call the agent now.");
-		for (size_t i = 0; i < n; i++)
-			buf_addf(b, "hvftrace_armed_functions{guest=\"%s\"} %zu\n", all[i]->name,
-				 infos[i].n_armed);
-		head(b, "hvftrace_stop_windows_total", "counter",
-		     "Times all vCPUs of a guest were stopped.");
-		for (size_t i = 0; i < n; i++)
-			buf_addf(b, "hvftrace_stop_windows_total{guest=\"%s\"} %llu\n",
-				 all[i]->name, (unsigned long long)infos[i].windows.count);
-		head(b, "hvftrace_stop_window_seconds_total", "counter",
-		     "Time for which all vCPUs of a guest were stopped.");
-		for (size_t i = 0; i < n; i++)
-			buf_addf(b, "hvftrace_stop_window_seconds_total{guest=\"%s\"} %.9f\n",
-				 all[i]->name, (double)infos[i].windows.total_ns / 1e9);
-		head(b, "hvftrace_stop_window_max_seconds", "gauge",
-		     "The longest time for which all vCPUs of a guest were stopped at once.");
-		for (size_t i = 0; i < n; i++)
-			buf_addf(b, "hvftrace_stop_window_max_seconds{guest=\"%s\"} %.9f\n",
-				 all[i]->name, (double)infos[i].windows.max_ns / 1e9);
-	} else {
-		b->failed = true;
-	}
-	for (size_t i = 0; all && i < n; i++)
-		registry_guest_put(all[i]);
-	free(infos);
+	all = count_guests(reg, &n);
+	b->failed |= !all;
+	if (!all)
+		return;
+	number(b, "hvftrace_guests", "gauge", "Guests attached now.", n);
+	head(b, "hvftrace_armed_functions", "gauge", "Call sites that call the agent now.");
+	for (size_t i = 0; i < n; i++)
+		buf_addf(b, "hvftrace_armed_functions{guest=\"%s\"} %zu\n", all[i].name,
+			 all[i].n_armed);
+	head(b, "hvftrace_stop_windows_total", "counter",
+	     "Times all vCPUs of a guest were stopped.");
+	for (size_t i = 0; i < n; i++)
+		buf_addf(b, "hvftrace_stop_windows_total{guest=\"%s\"} %llu\n", all[i].name,
+			 (unsigned long long)all[i].windows.count);
+	head(b, "hvftrace_stop_window_seconds_total", "counter",
+	     "Time for which all vCPUs of a guest were stopped.");
+	for (size_t i = 0; i < n; i++)
+		buf_addf(b, "hvftrace_stop_window_seconds_total{guest=\"%s\"} %.9f\n", all[i].name,
+			 (double)all[i].windows.total_ns / 1e9);
+	head(b, "hvftrace_stop_window_max_seconds", "gauge",
+	     "The longest time for which all vCPUs of a guest were stopped at once.");
+	for (size_t i = 0; i < n; i++)
+		buf_addf(b, "hvftrace_stop_window_max_seconds{guest=\"%s\"} %.9f\n", all[i].name,
+			 (double)all[i].windows.max_ns / 1e9);
 	free(all);
 }
 

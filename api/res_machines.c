@@ -9,14 +9,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct attached {
+	char name[NAME_MAX_BYTES + 1];
+	char target[NAME_MAX_TARGET + 1];
+	pid_t vmm_pid;
+};
+
+/* As many as there are; false without memory. */
+static bool list_attached(struct registry *reg, struct attached **ret, size_t *n_ret)
+{
+	struct guest_entry *g = NULL;
+	struct attached *more, *a;
+	bool failed = false;
+	size_t cap = 0;
+
+	while ((g = registry_guest_next(reg, g))) {
+		if (*n_ret == cap) {
+			more = reallocarray(*ret, cap + 32, sizeof(**ret));
+			failed |= !more;
+			if (!more)
+				continue;
+			*ret = more;
+			cap += 32;
+		}
+		a = &(*ret)[(*n_ret)++];
+		memcpy(a->name, g->name, sizeof(a->name));
+		memcpy(a->target, g->target, sizeof(a->target));
+		a->vmm_pid = guest_vmm_pid(g->guest);
+	}
+	return !failed;
+}
+
 /* The name under which @vm is attached; NULL when it is not. The VMM decides, however it was named. */
-static const char *attached_as(const struct scan_vm *vm, struct guest_entry *const *guests,
-			       const struct guest_info *infos, size_t n)
+static const char *attached_as(const struct scan_vm *vm, const struct attached *all, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		if ((vm->pid && infos[i].vmm_pid == vm->pid) ||
-		    strcmp(infos[i].target, vm->target) == 0)
-			return guests[i]->name;
+		if ((vm->pid && all[i].vmm_pid == vm->pid) ||
+		    strcmp(all[i].target, vm->target) == 0)
+			return all[i].name;
 	}
 	return NULL;
 }
@@ -33,30 +63,25 @@ static json_t *machine_doc(const struct scan_vm *vm, const char *guest)
 
 void res_machines_list(struct request *rq)
 {
-	struct guest_info *infos = NULL;
-	struct guest_entry **guests;
+	struct attached *attached = NULL;
 	struct scan_vm *vms = NULL;
 	json_t *items = json_array();
-	size_t n_guests, n;
+	size_t n_attached = 0, n;
 	char note[320];
+	bool ok;
 
-	guests = registry_guests(server_registry(rq->srv), &n_guests);
-	infos = calloc(n_guests + 1, sizeof(*infos));
-	for (size_t i = 0; guests && infos && i < n_guests; i++)
-		guest_info(guests[i]->guest, &infos[i]);
+	/* no guest is used any more when libvirt is asked, which may take its time */
+	ok = list_attached(server_registry(rq->srv), &attached, &n_attached);
 	n = domains_add(&vms, scan_host("/proc", &vms), note, sizeof(note));
-	for (size_t i = 0; guests && infos && i < n; i++)
+	for (size_t i = 0; ok && i < n; i++)
 		json_array_append_new(
-			items, machine_doc(&vms[i], attached_as(&vms[i], guests, infos, n_guests)));
-	if (guests && infos && items)
+			items, machine_doc(&vms[i], attached_as(&vms[i], attached, n_attached)));
+	if (ok && items)
 		request_json(rq, 200,
 			     json_pack("{s:o, s:o}", "items", items, "note",
 				       note[0] ? json_text(note) : json_null()));
 	else
 		request_json(rq, 503, NULL);
-	for (size_t i = 0; guests && i < n_guests; i++)
-		registry_guest_put(guests[i]);
-	free(guests);
-	free(infos);
+	free(attached);
 	free(vms);
 }

@@ -128,15 +128,10 @@ static void look_at_guest(struct watch *w, struct guest_entry *g)
 
 static void look_at_guests(struct watch *w)
 {
-	struct guest_entry **all;
-	size_t n;
+	struct guest_entry *g = NULL;
 
-	all = registry_guests(w->on.reg, &n);
-	for (size_t k = 0; all && k < n; k++) {
-		look_at_guest(w, all[k]);
-		registry_guest_put(all[k]);
-	}
-	free(all);
+	while ((g = registry_guest_next(w->on.reg, g)))
+		look_at_guest(w, g);
 }
 
 static bool still(void *arg, const struct identity *who)

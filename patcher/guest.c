@@ -286,6 +286,7 @@ static void guest_free(struct guest *g)
 	forget_baseline(g);
 	free(g->vmcoreinfo);
 	free(g->armed);
+	pthread_mutex_destroy(&g->seen_lock);
 	pthread_mutex_destroy(&g->lock);
 	free(g);
 }
@@ -294,11 +295,13 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 		 struct err *err)
 {
 	struct guest *g = calloc(1, sizeof(*g));
+	struct guest_info info;
 	int rc;
 
 	if (!g)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
 	pthread_mutex_init(&g->lock, NULL);
+	pthread_mutex_init(&g->seen_lock, NULL);
 	snprintf(g->target, sizeof(g->target), "%s", target);
 	snprintf(g->state_dir, sizeof(g->state_dir), "%s", opts->state_dir);
 	g->window_limit_ns = opts->window_limit_ns ? opts->window_limit_ns : GUEST_WINDOW_LIMIT_NS;
@@ -318,6 +321,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 		guest_free(g);
 		return rc;
 	}
+	guest_info(g, &info); /* for who looks while it is busy */
 	*ret = g;
 	return 0;
 }

@@ -90,8 +90,16 @@ bool guest_is_gone(const struct guest *g);
 bool guest_is_held(struct guest *g);
 bool guest_is_silent(const struct guest *g);
 
-/** guest_info - a snapshot. Context: any thread; takes the guest lock. */
+/** guest_info - a snapshot. Context: any thread; takes the guest lock, asks the VMM for the state. */
 void guest_info(struct guest *g, struct guest_info *ret);
+/**
+ * guest_glance - a snapshot, of one among many: as guest_info(), but waits for nobody who has the guest lock
+ *
+ * Then it is as it was seen last. A VMM that is known to be silent is not asked, and the state is "unknown"; one
+ * that has just begun to hang is waited for once. Context: any thread.
+ */
+void guest_glance(struct guest *g, struct guest_info *ret);
+pid_t guest_vmm_pid(const struct guest *g); /* never another one. Context: any thread */
 
 /**
  * guest_recover - at daemon start: give back what a daemon that died had changed

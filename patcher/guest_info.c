@@ -26,27 +26,17 @@ bool guest_is_held(struct guest *g)
 	return held;
 }
 
-void guest_info(struct guest *g, struct guest_info *ret)
+/* All but the state, which is asked for. The lock is held. */
+static void fill(struct guest *g, struct guest_info *ret)
 {
-	static const char *const states[] = {
-		[VM_RUNNING] = "running", [VM_STOPPED] = "stopped", [VM_GONE] = "gone"
-	};
-	const struct kernel_location *loc;
-	enum vm_state state;
+	const struct kernel_location *loc = kernel_location(g->k);
 
 	memset(ret, 0, sizeof(*ret));
-	guest_lock(g);
-	loc = kernel_location(g->k);
 	snprintf(ret->target, sizeof(ret->target), "%s", g->target);
 	snprintf(ret->release, sizeof(ret->release), "%s", kernel_release(g->k));
 	snprintf(ret->banner, sizeof(ret->banner), "%s", loc->banner);
 	snprintf(ret->build_id, sizeof(ret->build_id), "%s", kernel_build_id(g->k));
 	ret->accel = vm_accel(g->vm) == VM_ACCEL_TCG ? "tcg" : "kvm";
-	state = vm_held(g->vm) ? VM_STOPPED : vm_state(g->vm);
-	/* a guess from its process is good enough to go on with, but not to be told as a fact */
-	ret->state = vm_held(g->vm)                         ? "held"
-		     : state != VM_GONE && vm_silent(g->vm) ? "unknown"
-							    : states[state];
 	ret->vmm_pid = vm_pid(g->vm);
 	ret->vcpus = vm_vcpu_count(g->vm);
 	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
@@ -69,5 +59,60 @@ void guest_info(struct guest *g, struct guest_info *ret)
 	ret->agent_data = g->agent.data;
 	ret->agent_bytes = g->agent.text_bytes + g->agent.data_bytes;
 	vm_windows(g->vm, &ret->windows);
+}
+
+/* The lock is held. */
+static const char *ask_state(struct guest *g)
+{
+	static const char *const states[] = {
+		[VM_RUNNING] = "running", [VM_STOPPED] = "stopped", [VM_GONE] = "gone"
+	};
+	enum vm_state state;
+
+	if (vm_held(g->vm))
+		return "held";
+	state = vm_state(g->vm);
+	/* a guess from its process is good enough to go on with, but not to be told as a fact */
+	return state != VM_GONE && vm_silent(g->vm) ? "unknown" : states[state];
+}
+
+static void keep(struct guest *g, const struct guest_info *info)
+{
+	pthread_mutex_lock(&g->seen_lock);
+	g->seen = *info;
+	pthread_mutex_unlock(&g->seen_lock);
+}
+
+void guest_info(struct guest *g, struct guest_info *ret)
+{
+	guest_lock(g);
+	fill(g, ret);
+	ret->state = ask_state(g);
+	keep(g, ret);
 	guest_unlock(g);
+}
+
+void guest_glance(struct guest *g, struct guest_info *ret)
+{
+	bool gone = !vm_alive(g->vm), silent = !gone && vm_silent(g->vm);
+
+	if (pthread_mutex_trylock(&g->lock)) { /* who has it may wait for the VMM */
+		pthread_mutex_lock(&g->seen_lock);
+		*ret = g->seen;
+		pthread_mutex_unlock(&g->seen_lock);
+	} else {
+		fill(g, ret);
+		ret->state = gone || (silent && !vm_held(g->vm)) ? "unknown" : ask_state(g);
+		keep(g, ret);
+		guest_unlock(g);
+	}
+	if (gone)
+		ret->state = "gone";
+	else if (silent && strcmp(ret->state, "held") != 0)
+		ret->state = "unknown";
+}
+
+pid_t guest_vmm_pid(const struct guest *g)
+{
+	return vm_pid(g->vm);
 }

@@ -64,6 +64,8 @@ struct guest {
 	bool restored; /* its memory was put back to an earlier time: see remains.h; until guest_renew() */
 	u64 find_ns, lend_ns;
 	u64 returns_restored; /* by the last agent_unload() */
+	pthread_mutex_t seen_lock; /* innermost */
+	struct guest_info seen; /* for guest_glance() */
 };
 
 void guest_sleep_ns(u64 ns);

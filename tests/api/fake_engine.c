@@ -7,6 +7,7 @@
  *   qemu:/fake-ANYTHING     the same, and see fake_trace.c for what tracing it does
  *   qemu:/fake-gate         attaching waits for the file that HVFTRACE_FAKE_GATE names
  *   qemu:/fake-silent       its VMM does not answer while there is the file that HVFTRACE_FAKE_GATE names
+ *   qemu:/fake-hung         guest_info() waits for that file, with the guest lock
  *   qemu:/fake-boots        not booted at the first two tries
  *   qemu:/fake-detach       detaching fails, guest.text_changed
  *   qemu:/N/fake-together   detaching needs that FAKE_TOGETHER of them are detached at a time
@@ -203,9 +204,8 @@ int guest_release(struct guest *g, struct err *err)
 	return 0;
 }
 
-void guest_info(struct guest *g, struct guest_info *ret)
+static void fill(struct guest *g, struct guest_info *ret)
 {
-	pthread_mutex_lock(&g->lock);
 	*ret = (struct guest_info){
 		.release = "6.1.0-fake",
 		.banner = "Linux version 6.1.0-fake (f\xff) #1 SMP",
@@ -235,7 +235,26 @@ void guest_info(struct guest *g, struct guest_info *ret)
 		.window_limit_ns = g->window_limit_ns,
 	};
 	memcpy(ret->target, g->target, MIN(sizeof(ret->target) - 1, strlen(g->target)));
+}
+
+void guest_info(struct guest *g, struct guest_info *ret)
+{
+	pthread_mutex_lock(&g->lock);
+	if (fake_is(g, "fake-hung"))
+		fake_gate();
+	fill(g, ret);
 	pthread_mutex_unlock(&g->lock);
+}
+
+void guest_glance(struct guest *g, struct guest_info *ret)
+{
+	fill(g, ret);
+}
+
+pid_t guest_vmm_pid(const struct guest *g)
+{
+	(void)g;
+	return 4242;
 }
 
 bool guest_is_silent(const struct guest *g)

@@ -76,6 +76,26 @@ class Stopping(TestCase):
             d.process = None
 
 
+class OneThatHangs(TestCase):
+    def test_others_are_not_kept(self):
+        """A guest whose VMM hangs: lists and numbers come all the same, and others are detached."""
+        with Daemon() as d, concurrent.futures.ThreadPoolExecutor(4) as pool:
+            d.attach("fake")
+            asked = pool.submit(d.good, "POST", "/v1/guests", {"target": "qemu:/fake-hung", "name": "h"}, 201)
+            d.until_it_waits()  # its document is wanted, and it has the guest's lock
+            try:
+                got = [pool.submit(d.get, path) for path in ("/v1/guests", "/v1/machines")]
+                numbers = pool.submit(d.request, "GET", "/metrics")
+                names = [x["name"] for x in got[0].result(10 * SLOW)["items"]]
+                self.assertEqual(names, ["g", "h"])
+                self.assertIn("items", got[1].result(10 * SLOW))
+                self.assertIn(b'hvftrace_armed_functions{guest="h"} 0', numbers.result(10 * SLOW).text)
+                self.assertEqual(pool.submit(d.good, "DELETE", "/v1/guests/g").result(10 * SLOW)["name"], "g")
+            finally:
+                d.open_gate()
+            self.assertEqual(asked.result()["name"], "h")
+
+
 class Sockets(TestCase):
     def test_modes_and_folders(self):
         with tempfile.TemporaryDirectory() as tmp:
