@@ -302,6 +302,7 @@ int registry_attach(struct registry *reg, const char *target, const char *name,
 		unlink_guest(e);
 	} else {
 		e->attached_ns = clock_ns(CLOCK_REALTIME);
+		e->since_ns = monotonic_ns();
 		e->state = ENTRY_READY;
 		e->users++;
 		pthread_cond_broadcast(&reg->changed);
@@ -370,7 +371,7 @@ static void release_if_old(struct guest_entry *g, u64 ns)
 {
 	struct err err = { 0 };
 
-	if (!guest_is_held(g->guest) || clock_ns(CLOCK_REALTIME) - g->attached_ns < ns)
+	if (!guest_is_held(g->guest) || monotonic_ns() - g->since_ns < ns)
 		return;
 	if (guest_release(g->guest, &err))
 		log_error("guest %s: %s", g->name, err.msg);

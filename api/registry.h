@@ -42,7 +42,8 @@ struct guest_entry {
 	unsigned refs, users;
 	char name[NAME_MAX_BYTES + 1];
 	char target[NAME_MAX_TARGET + 1];
-	u64 attached_ns; /* host CLOCK_REALTIME */
+	u64 attached_ns; /* host CLOCK_REALTIME, to be shown */
+	u64 since_ns; /* the same by CLOCK_MONOTONIC */
 	bool gone_told, silent_told; /* watch.c */
 	bool taken; /* by a thread of registry_close(); the registry's lock */
 	unsigned snapshots; /* of its traces; the registry's lock */

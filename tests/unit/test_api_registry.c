@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+/* api/registry.c: guests that nobody lets go, whatever is done to the host's clock meanwhile. */
+#include "api/events.h"
+#include "api/hub.h"
+#include "api/registry.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SECOND NSEC_PER_SEC
+
+/* The linker has this called instead: see CMakeLists.txt. */
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
+int __real_clock_gettime(clockid_t id, struct timespec *ret);
+
+static time_t realtime_off, monotonic_off; /* seconds */
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
+{
+	int r = __real_clock_gettime(id, ret);
+
+	ret->tv_sec += id == CLOCK_REALTIME    ? realtime_off
+		       : id == CLOCK_MONOTONIC ? monotonic_off
+					       : 0;
+	return r;
+}
+
+/* Held for @monotonic seconds, while the clock went on by @realtime; is it let go after 60? */
+static bool is_let_go(time_t monotonic, time_t realtime)
+{
+	char dir[] = "/tmp/hvf-registry-XXXXXX";
+	struct registry *reg;
+	struct events *events;
+	struct guest_entry *g;
+	struct hub *hub;
+	struct err err = { 0 };
+	unsigned n_unended = 0;
+	bool held;
+
+	realtime_off = monotonic_off = 0;
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(hub_create(60 * SECOND, &hub, &err), 0);
+	assert_int_equal(events_create(hub, 1, &events, &err), 0);
+	assert_int_equal(registry_create(dir, hub, events, &reg, &err), 0);
+	assert_int_equal(registry_attach(reg, "qemu:/fake", "g", SECOND, &g, &err), 0);
+	assert_true(guest_is_held(g->guest));
+	realtime_off = realtime;
+	monotonic_off = monotonic;
+	registry_release_held(reg, 60 * SECOND);
+	held = guest_is_held(g->guest);
+	realtime_off = monotonic_off = 0;
+	registry_guest_put(g);
+	assert_int_equal(registry_close(reg, &n_unended), 0);
+	registry_destroy(reg);
+	events_destroy(events);
+	hub_destroy(hub);
+	rmdir(dir);
+	return !held;
+}
+
+static void held_for_too_long(void **state)
+{
+	(void)state;
+	assert_false(is_let_go(0, 0));
+	assert_false(is_let_go(50, 50));
+	assert_true(is_let_go(70, 70));
+	assert_true(is_let_go(70, -3600)); /* the clock was set back */
+	assert_true(is_let_go(70, 0));
+	assert_false(is_let_go(10, 3600)); /* and forth */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = { cmocka_unit_test(held_for_too_long) };
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
