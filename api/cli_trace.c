@@ -72,13 +72,13 @@ static int close_line(const json_t *doc)
 	bool verified = json_is_true(json_object_get(restore, "verified"));
 
 	say_skipped(doc);
-	if (json_is_object(syscalls))
-		fprintf(stderr, "%lld system calls", number(syscalls, "calls"));
-	if (number(syscalls, "forgotten"))
-		fprintf(stderr, " (%lld forgotten: too many at once)",
-			number(syscalls, "forgotten"));
-	else
+	if (!json_is_object(syscalls))
 		fprintf(stderr, "%lld records", number(doc, "records"));
+	else if (!number(syscalls, "forgotten"))
+		fprintf(stderr, "%lld system calls", number(syscalls, "calls"));
+	else
+		fprintf(stderr, "%lld system calls (%lld forgotten: too many at once)",
+			number(syscalls, "calls"), number(syscalls, "forgotten"));
 	calls(json_object_get(doc, "graph"));
 	stacks(json_object_get(doc, "stacks"));
 	fprintf(stderr, ", %lld lost, ", number(doc, "lost") + number(doc, "lost_readers"));

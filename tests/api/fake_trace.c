@@ -14,6 +14,7 @@
  *   fake-reads   each reading of records takes 20 ms
  *   fake-dies    after 200 records its VMM is gone
  *   fake-stop    the first attempt to stop fails, journal.failed
+ *   fake-forgets as fake; three system calls were forgotten
  *   fake-slow    starting waits for the file that HVFTRACE_FAKE_GATE names
  *
  * The tracer function_graph makes calls in groups of six records: a call with one callee, both with
@@ -310,8 +311,11 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	t->guest = g;
 	turn(t, strcmp(opts->tracer, "function_graph") == 0);
 	t->calls = strcmp(opts->tracer, "syscalls") == 0;
-	if (t->calls)
+	if (t->calls) {
 		t->info.tracer = "syscalls";
+		t->info.n_calls = 12;
+		t->info.n_forgotten = fake_is(g, "fake-forgets") ? 3 : 0;
+	}
 	t->kept = opts->buffer_records ? opts->buffer_records : DEFAULT_BUFFER;
 	t->needs_graph = graph_option(opts);
 	t->args = opts->args;

@@ -39,6 +39,17 @@ class Calls(DaemonCase):
         doc = self.d.request("GET", f"/v1/traces/{t}/export?format=chrome").body
         self.assertEqual(sum(e["ph"] == "X" for e in doc["traceEvents"]), n)
 
+    def test_the_closing_line(self):
+        """What the command says last of a trace, to the last word: its calls, and those that were forgotten."""
+        for kind, calls in (("fake", r"12 system calls"),
+                            ("fake-forgets", r"12 system calls \(3 forgotten: too many at once\)")):
+            self.d.attach(kind, kind)
+            p = self.d.cli("syscalls", kind, "--duration", "200ms")
+            self.assertEqual(p.returncode, 0, p.stderr)
+            self.assertRegex(p.stderr.decode().splitlines()[-1],
+                             rf"^{calls} \(\d+ calls: \d+ returned, \d+ never will, \d+ inside\), "
+                             r"0 lost, \d+ functions patched, restored$")
+
     def test_one_that_was_to_be_switched_stays_one(self):
         t = self.start()
         self.d.until_more(t)
