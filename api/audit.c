@@ -16,11 +16,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 struct audit {
-	pthread_mutex_t lock; /* fd */
+	pthread_mutex_t lock; /* fd, torn */
 	int fd;
+	bool torn; /* the file ends within a line: the next one is to begin a new one */
 	char *path;
 	atomic_ullong failures;
 };
@@ -28,6 +30,17 @@ struct audit {
 static int open_log(const char *path)
 {
 	return open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+/* Did the disk fill up, or the host go down, within a line of another time? */
+static bool ends_within_line(const char *path)
+{
+	_cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	struct stat st;
+	char last;
+
+	return fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+	       pread(fd, &last, 1, st.st_size - 1) == 1 && last != '\n';
 }
 
 int audit_create(const char *path, struct audit **ret, struct err *err)
@@ -49,6 +62,7 @@ int audit_create(const char *path, struct audit **ret, struct err *err)
 		return err_set(err, r, ERR_IO, 0, "cannot open the audit log %.120s: %s", path,
 			       strerrordesc_np(-r));
 	}
+	a->torn = ends_within_line(path);
 	pthread_mutex_init(&a->lock, NULL);
 	*ret = a;
 	return 0;
@@ -133,6 +147,20 @@ static void reopen(struct audit *a)
 		return; /* better there than nowhere */
 	close(a->fd);
 	a->fd = fd;
+	a->torn = ends_within_line(a->path);
+}
+
+/* Lock held. */
+static bool write_line(struct audit *a, const char *text, size_t len)
+{
+	struct iovec v[2] = { { (void *)(uintptr_t) "\n", a->torn },
+			      { (void *)(uintptr_t)text, len } };
+	size_t before = v[0].iov_len;
+	ssize_t n = writev(a->fd, v, 2);
+
+	if (n > 0)
+		a->torn = (size_t)n > before && (size_t)n < before + len;
+	return n >= 0 && (size_t)n == before + len;
 }
 
 void audit_add(struct audit *a, const struct audit_entry *e)
@@ -140,7 +168,7 @@ void audit_add(struct audit *a, const struct audit_entry *e)
 	json_t *doc = line_doc(e);
 	_cleanup_free_ char *text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
 	_cleanup_buf_ struct buf line = { 0 };
-	ssize_t n = -1;
+	bool written = false;
 
 	json_decref(doc);
 	if (text) {
@@ -150,10 +178,10 @@ void audit_add(struct audit *a, const struct audit_entry *e)
 	if (text && !buf_failed(&line)) {
 		pthread_mutex_lock(&a->lock);
 		reopen(a);
-		n = write(a->fd, line.data, line.len);
+		written = write_line(a, line.data, line.len);
 		pthread_mutex_unlock(&a->lock);
 	}
-	if (n >= 0 && (size_t)n == line.len)
+	if (written)
 		return;
 	atomic_fetch_add(&a->failures, 1);
 	log_error("a line of the audit log could not be written: %s by %s, status %d", e->operation,

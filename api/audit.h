@@ -32,7 +32,11 @@ struct audit_entry {
 must_check int audit_create(const char *path, struct audit **ret, struct err *err);
 void audit_destroy(struct audit *a);
 
-/** audit_add - one line, written whole. Context: any thread. A failure is logged and counted. */
+/**
+ * audit_add - one line, written whole
+ *
+ * Context: any thread. A failure is logged and counted; what it left of the line is a line of its own.
+ */
 void audit_add(struct audit *a, const struct audit_entry *e);
 
 /** audit_failures - lines that could not be written */
