@@ -67,12 +67,30 @@ static int append(struct rec_store *s, const void *data, size_t len)
 	return r;
 }
 
+/* Can what is dropped be given back? Found out now: at the first time that it is wanted, a trace runs. */
+static int check_limits(int fd, struct err *err)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+		return err_set(err, -EOPNOTSUPP, ERR_BAD_REQUEST, 0,
+			       "only a file can be kept within limits");
+	/* behind all that is there: of a file system that can, nothing happens */
+	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+		      (st.st_size + PAGE_BYTES) / PAGE_BYTES * PAGE_BYTES, PAGE_BYTES) < 0)
+		return err_set(
+			err, -EOPNOTSUPP, ERR_BAD_REQUEST, 0,
+			"a recording is kept within limits by holes in its file, which cannot "
+			"be made there (%s): take another file system, or no limit",
+			strerrordesc_np(errno));
+	return 0;
+}
+
 int rec_store_create(int fd, const struct rec_store_opts *opts, struct rec_store **ret,
 		     struct err *err)
 {
 	struct rec_store *s = calloc(1, sizeof(*s));
 	u32 head[2] = { STORE_VERSION, 0 };
-	struct stat st;
 	int r;
 
 	if (s) {
@@ -85,10 +103,10 @@ int rec_store_create(int fd, const struct rec_store_opts *opts, struct rec_store
 	}
 	s->fd = fd;
 	s->opts = *opts;
-	if ((opts->max_bytes || opts->max_age_ns) && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))) {
+	r = opts->max_bytes || opts->max_age_ns ? check_limits(fd, err) : 0;
+	if (r < 0) {
 		rec_store_destroy(s);
-		return err_set(err, -EOPNOTSUPP, ERR_BAD_REQUEST, 0,
-			       "only a file can be kept within limits");
+		return r;
 	}
 	r = append(s, STORE_MAGIC, 8);
 	if (!r)

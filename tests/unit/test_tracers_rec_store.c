@@ -419,6 +419,44 @@ static void kept_within_age(void **state)
 	assert_int_equal(s.records + s.lost, RECORDS);
 }
 
+/* The linker has this called instead: see CMakeLists.txt. */
+int __wrap_fallocate(int file, int mode, off_t off, off_t len);
+int __real_fallocate(int file, int mode, off_t off, off_t len);
+
+static int no_holes; /* what a file system without them says */
+
+int __wrap_fallocate(int file, int mode, off_t off, off_t len)
+{
+	errno = no_holes;
+	return no_holes ? -1 : __real_fallocate(file, mode, off, len);
+}
+
+/* Found out before anything is recorded. */
+static void limits_need_holes(void **state)
+{
+	static const struct rec_store_opts all[] = { { .max_bytes = 1 },
+						     { .max_age_ns = 1 },
+						     { 0 } };
+
+	(void)state;
+	no_holes = EOPNOTSUPP;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		bool limited = all[i].max_bytes || all[i].max_age_ns;
+		struct rec_store *s = NULL;
+		struct err err = { 0 };
+		struct stat st;
+
+		assert_int_equal(rec_store_create(fd, &all[i], &s, &err),
+				 limited ? -EOPNOTSUPP : 0);
+		assert_int_equal(fstat(fd, &st), 0);
+		assert_int_equal(st.st_size, limited ? 0 : STORE_HEAD_BYTES);
+		if (limited)
+			assert_non_null(strstr(err.msg, "holes"));
+		rec_store_destroy(s);
+	}
+	no_holes = 0;
+}
+
 static void limits_need_a_file(void **state)
 {
 	const struct rec_store_opts opts = { .max_bytes = 1 };
@@ -483,6 +521,7 @@ int main(void)
 		T(killed_while_it_drops),
 		T(kept_within_age),
 		T(limits_need_a_file),
+		T(limits_need_holes),
 		T(damage_is_found),
 		T(not_a_recording),
 		T(names_without_end),
