@@ -220,14 +220,10 @@ static int follow_all(struct cli *c, const struct trace_args *a, struct cli_foll
 	}
 }
 
-static int follow(struct cli *c, const struct trace_args *a, int fd, const char *accept)
+static int start_and_follow(struct cli *c, const struct trace_args *a, struct cli_follow *f)
 {
 	_cleanup_free_ char *path = cli_guest_path(a->guest, "/traces");
 	_cleanup_free_ char *id = NULL;
-	struct cli_follow f = { .accept = accept,
-				.layout = a->layout.data,
-				.out_fd = fd,
-				.duration_ns = a->duration_ns };
 	struct cli_reply r;
 	int status;
 
@@ -245,13 +241,25 @@ static int follow(struct cli *c, const struct trace_args *a, int fd, const char 
 		return status;
 	if (!id)
 		return cli_fail("out of memory");
-	status = open_store(a, fd, &f.store);
-	if (status == CLI_OK && a->release)
-		status = release(c, a);
+	status = a->release ? release(c, a) : CLI_OK;
 	if (status == CLI_OK)
-		status = follow_all(c, a, &f, &id);
-	rec_store_destroy(f.store);
+		status = follow_all(c, a, f, &id);
 	return finish(c, id, status);
+}
+
+static int follow(struct cli *c, const struct trace_args *a, int fd, const char *accept)
+{
+	struct cli_follow f = { .accept = accept,
+				.layout = a->layout.data,
+				.out_fd = fd,
+				.duration_ns = a->duration_ns };
+	/* first: a place that cannot take it costs the guest nothing */
+	int status = open_store(a, fd, &f.store);
+
+	if (status == CLI_OK)
+		status = start_and_follow(c, a, &f);
+	rec_store_destroy(f.store);
+	return status;
 }
 
 /* SIGINT and the like are to end the trace, from before it starts until it is over. */

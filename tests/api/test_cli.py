@@ -258,6 +258,14 @@ class Traces(CliCase):
                          rf"^{len(records)} records, 0 lost, 250 functions patched, restored\n$")
         self.assertEqual(self.d.get("/v1/traces")["items"], [])
 
+    def test_a_place_that_cannot_take_it(self):
+        """A recording that cannot be kept where it is to go: no trace is started for it."""
+        self.d.attach()
+        p = self.d.cli("record", "g", "--max-size", "1M", "-o", "/dev/null")
+        self.assertEqual(p.returncode, 1)
+        self.assertEqual(p.stderr.decode(), "hvftrace: /dev/null: only a file can be kept within limits\n")
+        self.assertNotIn("engine: ", self.d.log())
+
     def test_graph(self):
         self.d.attach()
         for verb in ("trace", "record"):
