@@ -227,6 +227,15 @@ enum hub_why hub_wait(struct hub *h, struct hub_client *c, bool tick)
 	return why;
 }
 
+void hub_yield(struct hub *h, struct hub_client *c)
+{
+	pthread_mutex_lock(&h->lock);
+	c->suspended = true;
+	MHD_suspend_connection(c->conn);
+	wake(c);
+	pthread_mutex_unlock(&h->lock);
+}
+
 void hub_output(struct hub *h, struct hub_client *c)
 {
 	pthread_mutex_lock(&h->lock);

@@ -84,6 +84,9 @@ enum hub_why {
  */
 enum hub_why hub_wait(struct hub *h, struct hub_client *c, bool tick);
 
+/** hub_yield - the stream is to go on where it is, after the HTTP thread's other connections. Context: as hub_wait() */
+void hub_yield(struct hub *h, struct hub_client *c);
+
 /** hub_output - note that the stream has just said something */
 void hub_output(struct hub *h, struct hub_client *c);
 

@@ -249,8 +249,8 @@ static ssize_t fill_batch(struct stream *s, struct trace *t, const struct trace_
 	return (ssize_t)page.n;
 }
 
-/* Format what there is, as a user of the trace. */
-static void fill_from(struct stream *s, struct trace *t)
+/* Format what there is, as a user of the trace. Return: has it been enough for now, although there is more? */
+static bool fill_from(struct stream *s, struct trace *t)
 {
 	struct trace_info info = { 0 };
 	u64 before = s->after;
@@ -266,8 +266,9 @@ static void fill_from(struct stream *s, struct trace *t)
 		n = fill_batch(s, t, &info);
 	while (n == STREAM_BATCH && s->out.len < STREAM_FULL && ++batches < STREAM_MANY);
 	if (n || s->after != before || info.state == TRACE_RUNNING)
-		return;
+		return batches == STREAM_MANY;
 	put_end(s, &info, info.state == TRACE_FAILED ? err_code_name(info.error.code) : "stopped");
+	return false;
 }
 
 /* What a layout holds back must not wait for a record that may not come. */
@@ -301,14 +302,15 @@ static void put_beat(struct stream *s)
 		sse_frame(&s->out, from, "");
 }
 
-/* Put what is new into @out. Return: false when there is nothing. */
-static bool fill(struct stream *s)
+/* Put what is new into @out. Return: false when there is nothing; @more_ret: to be shown, of what was looked at. */
+static bool fill(struct stream *s, bool *more_ret)
 {
 	buf_reset(&s->out);
 	s->off = 0;
+	*more_ret = false;
 	if (registry_trace_use(s->trace)) {
 		begin_names(s);
-		fill_from(s, s->trace->trace);
+		*more_ret = fill_from(s, s->trace->trace);
 		if (s->writer)
 			rec_writer_whole(s->writer, &s->out);
 		end_names(s);
@@ -342,6 +344,7 @@ static void deny(struct stream *s)
 static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 {
 	struct stream *s = cls;
+	bool more;
 	size_t n;
 
 	(void)pos;
@@ -352,8 +355,12 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
 			deny(s);
 			continue;
 		}
-		if (fill(s))
+		if (fill(s, &more))
 			continue;
+		if (more) { /* other connections first */
+			hub_yield(server_hub(s->srv), &s->client);
+			return 0;
+		}
 		switch (hub_wait(server_hub(s->srv), &s->client,
 				 s->layout && out_layout_holds(s->layout))) {
 		case HUB_SUSPENDED:

@@ -70,6 +70,16 @@ class Calls(DaemonCase):
                 self.assertEqual(json.loads(next(lines)), {"type": "heartbeat", "seq": 0})
         self.assertEqual(self.d.get(f"/v1/traces/{t}")["records"], 1)
 
+    def test_a_stream_that_has_nothing_to_say(self):
+        """Thousands of records of which nothing can be told, of a trace that brings no more: it comes to its end."""
+        self.d.attach("fake-mute")
+        t = self.d.trace(tracer="syscalls", buffer_records=65536)
+        self.d.until_more(t, 20000)
+        self.stop(t)
+        for accept in ("text/plain", "application/x-ndjson"):
+            with self.d.stream(t, accept=accept, timeout=10) as s:
+                self.assertNotIn("openat", s.raw().decode())
+
     def test_losses_leave_one_between_calls(self):
         t = self.start("fake-lossy")
         losses, ids = [], []
