@@ -4,6 +4,7 @@
  * also of a trace that runs on. A format that writes all of it at the end takes them at once, on the
  * worker's thread, into its temporary file; the others take them as the client does.
  */
+#include "api/auth.h"
 #include "api/names_then.h"
 #include "api/registry.h"
 #include "api/resources.h"
@@ -16,7 +17,7 @@
 
 #include <errno.h>
 #include <microhttpd.h>
-#include <stdatomic.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +26,9 @@
 #define EXPORT_BLOCK (64ul * 1024)
 #define EXPORTS_MAX \
 	8 /* each may have a file of its trace's size beside the journals, and a worker */
+#define EXPORTS_EACH 4 /* of one client: one that does not read leaves some for others */
 /* What journals get, whatever exports take: without room for them nothing can be armed or put back. */
 #define EXPORT_SPARE (128ul << 20)
-
-static atomic_uint n_exports;
 
 enum stage {
 	STAGE_RECORDS,
@@ -37,6 +37,9 @@ enum stage {
 };
 
 struct export_job {
+	struct export_job *next; /* of those that are open */
+	struct auth *auth;
+	struct identity who; /* whom it is for */
 	struct trace_entry *trace; /* a reference */
 	const struct export_format *format;
 	struct export *export;
@@ -48,12 +51,40 @@ struct export_job {
 	struct trace_record recs[EXPORT_BATCH];
 };
 
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct export_job *open_jobs;
+
+static bool job_enter(struct export_job *j)
+{
+	unsigned n = 0, same = 0;
+	bool ok;
+
+	pthread_mutex_lock(&open_lock);
+	for (const struct export_job *o = open_jobs; o; o = o->next) {
+		n++;
+		same += strcmp(o->who.name, j->who.name) == 0;
+	}
+	ok = n < EXPORTS_MAX && same < EXPORTS_EACH;
+	if (ok) {
+		j->next = open_jobs;
+		open_jobs = j;
+	}
+	pthread_mutex_unlock(&open_lock);
+	return ok;
+}
+
 static void job_free(struct export_job *j)
 {
+	struct export_job **at;
+
+	pthread_mutex_lock(&open_lock);
+	for (at = &open_jobs; *at != j; at = &(*at)->next)
+		;
+	*at = j->next;
+	pthread_mutex_unlock(&open_lock);
 	export_destroy(j->export);
 	buf_deinit(&j->out);
 	free(j);
-	atomic_fetch_sub(&n_exports, 1);
 }
 
 static void put_gap(struct export_job *j, u64 next_seq)
@@ -127,6 +158,11 @@ static ssize_t read_export(void *cls, uint64_t pos, char *buf, size_t max)
 	size_t n;
 
 	(void)pos;
+	if (!auth_still(j->auth, &j->who)) {
+		log_info("trace %s: an export is cut: %s may not have it any more", j->trace->id,
+			 j->who.name);
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	}
 	while (j->off == j->out.len) {
 		buf_reset(&j->out);
 		j->off = 0;
@@ -220,16 +256,19 @@ static struct export_job *job_create(struct request *rq, struct trace_entry *t,
 	struct err err = { 0 };
 	struct problem p;
 
-	if (atomic_fetch_add(&n_exports, 1) >= EXPORTS_MAX) {
-		atomic_fetch_sub(&n_exports, 1);
-		problem_from_code(&p, PROBLEM_STREAMS, "%d exports are open already", EXPORTS_MAX);
-		request_problem(rq, &p);
-		return NULL;
-	}
 	j = calloc(1, sizeof(*j));
 	if (!j) {
-		atomic_fetch_sub(&n_exports, 1);
 		request_json(rq, 503, NULL);
+		return NULL;
+	}
+	j->auth = server_auth(rq->srv);
+	j->who = rq->who;
+	if (!job_enter(j)) {
+		free(j);
+		problem_from_code(&p, PROBLEM_STREAMS,
+				  "%d exports are open already, or %d of this client", EXPORTS_MAX,
+				  EXPORTS_EACH);
+		request_problem(rq, &p);
 		return NULL;
 	}
 	j->format = f;

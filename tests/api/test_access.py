@@ -71,8 +71,11 @@ class Tokens(TestCase):
         self.d.args = ["--tokens", str(self.tokens)]  # and no rule for loopback
         self.d.__enter__()
         self.remote = Remote(port_of(self.d))
+        self.opened = []
 
     def tearDown(self):
+        for c in self.opened:  # the daemon would wait for them
+            c.close()
         self.d.__exit__(None, None, None)
 
     def test_the_table_is_read(self):
@@ -215,6 +218,44 @@ class Tokens(TestCase):
             if token != new and "traces" in s.path:
                 self.assertIn(b'"reason":"stopped"', s.read())
             s.close()
+
+    def export_of(self, token, trace):
+        """An export of more than sockets hold; its head was read."""
+        c = http.client.HTTPConnection("127.0.0.1", self.remote.port, timeout=20 * SLOW)
+        self.opened.append(c)
+        c.request("GET", f"/v1/traces/{trace}/export?format=chrome", headers={"Authorization": f"Bearer {token}"})
+        return c.getresponse()
+
+    def much(self):
+        self.d.attach("fake-fast")
+        t = self.d.trace(buffer_records=1 << 18)
+        until("much is recorded", lambda: self.d.get(f"/v1/traces/{t}")["records"] > 100000, 30)
+        self.d.good("POST", f"/v1/traces/{t}/stop")
+        return t
+
+    def test_exports_of_one_who_does_not_read(self):
+        """They leave some for others."""
+        t = self.much()
+        new = add_token(self.tokens, "new", "operator")
+        n = 0
+        while (r := self.export_of(new, t)).status == 200:
+            n += 1
+            self.assertLess(n, 8)
+        self.assertEqual((r.status, json.loads(r.read())["code"]), (503, "streams.limit"))
+        self.assertGreater(n, 1)
+        self.assertEqual(self.export_of(self.of["viewer"], t).status, 200)
+
+    def test_a_removed_token_ends_its_exports(self):
+        t = self.much()
+        new = add_token(self.tokens, "new", "operator")
+        theirs, ours = self.export_of(new, t), self.export_of(self.of["viewer"], t)
+        self.assertEqual((theirs.status, ours.status), (200, 200))
+        subprocess.run([HVFTRACE, "token", "remove", "new", "--file", self.tokens], check=True)
+        until("the daemon has seen it",
+              lambda: self.remote.request("GET", "/v1/guests", token=new).status == 401)
+        with self.assertRaises(http.client.IncompleteRead):
+            theirs.read()
+        self.assertTrue(json.loads(ours.read())["traceEvents"], "it is whole")
 
     def test_a_role_that_is_another_ends_streams_too(self):
         self.d.attach("fake-fast")
