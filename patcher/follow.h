@@ -17,10 +17,11 @@
 must_check int follow_begin(struct guest *g, const struct tracing_opts *opts, struct err *err);
 
 /**
- * follow_again - a second look, now that the agent follows: what was forked since the first one
+ * follow_again - another look, now that the agent follows: what was forked, and what ended, since it did not
+ * @opts: its pids may be none: what is in the set has its family
  *
- * Their calls in between are missed, nobody else's. Added in a stop window, as the agent changes the set,
- * too. Context: guest lock held.
+ * Calls in between of what was forked are missed, nobody else's; pids of what ended are followed no more. The set is
+ * changed in stop windows, as the agent changes it, too. Context: guest lock held.
  */
 must_check int follow_again(struct guest *g, const struct tracing_opts *opts, struct err *err);
 
