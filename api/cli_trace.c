@@ -45,6 +45,25 @@ static void stacks(const json_t *doc)
 			number(doc, "skipped_calls"));
 }
 
+/* What the guest's own tracing had for itself. */
+static void say_missed(const json_t *doc)
+{
+	json_t *kind;
+	size_t i;
+
+	json_array_foreach(json_object_get(doc, "missed"), i, kind)
+	{
+		bool forks =
+			!strcmp(json_string_value(kind) ? json_string_value(kind) : "", "forks");
+
+		fputs(forks ? "some forks were missed, as the guest's own tracing had the functions "
+			      "that tell them: what was started then is followed late or not at all\n"
+			    : "some task switches were missed, as the guest's own tracing had "
+			      "finish_task_switch(): sleeps of then are in durations\n",
+		      stderr);
+	}
+}
+
 /* What was asked for, but is not traced. */
 static void say_skipped(const json_t *doc)
 {
@@ -72,6 +91,7 @@ static int close_line(const json_t *doc)
 	bool verified = json_is_true(json_object_get(restore, "verified"));
 
 	say_skipped(doc);
+	say_missed(doc);
 	if (!json_is_object(syscalls))
 		fprintf(stderr, "%lld records", number(doc, "records"));
 	else if (!number(syscalls, "forgotten"))

@@ -89,14 +89,26 @@ static json_t *calls_doc(const struct trace_info *i)
 			 (json_int_t)i->n_orphans);
 }
 
+/* What the guest's own tracing kept from the trace. */
+static json_t *missed_doc(const struct trace_info *i)
+{
+	json_t *list = json_array();
+
+	if (i->missed_forks)
+		json_array_append_new(list, json_string("forks"));
+	if (i->missed_switches)
+		json_array_append_new(list, json_string("switches"));
+	return list;
+}
+
 /* Of a guest with a life of its own. */
 static json_t *life_doc(struct trace_entry *t, const struct trace_info *i)
 {
 	char next[24];
 
 	registry_continued_by(t, next);
-	return json_pack("{s:I, s:I, s:o}", "taken", (json_int_t)i->n_taken, "unheeded",
-			 (json_int_t)i->n_unheeded, "continued_by",
+	return json_pack("{s:I, s:I, s:o, s:o}", "taken", (json_int_t)i->n_taken, "unheeded",
+			 (json_int_t)i->n_unheeded, "missed", missed_doc(i), "continued_by",
 			 next[0] ? json_string(next) : json_null());
 }
 

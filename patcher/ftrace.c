@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "guest-agent/agent_abi.h"
 #include "patcher/agent.h"
+#include "patcher/helpers.h"
 #include "patcher/interlock.h"
 #include "patcher/text.h"
 
@@ -335,6 +336,8 @@ int ftrace_sort_out(struct guest *g, struct ftrace_counts *counts_ret, struct er
 	n_gone = g->n_armed - kept;
 	g->n_armed = kept;
 	rc = text_check(g, g->armed, g->n_armed, err);
+	if (!rc)
+		helpers_look(g);
 	for (size_t i = 0; !rc && i < g->n_armed; i++)
 		n_todo += g->armed[i].result == TEXT_TODO;
 	if (!rc && n_todo)

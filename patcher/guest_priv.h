@@ -32,6 +32,8 @@ struct guest_agent {
 	bool graph_used; /* it may have, once: returns may lead through the agent */
 	struct graph *returns; /* see graph.h */
 	bool switches; /* task switches are told: see options.h */
+	u64 helper_ip[3]; /* sites of those in helpers.c; 0: not needed */
+	u32 helpers_missed; /* see helpers.h */
 	bool switch_hidden; /* its site is armed for that alone */
 	u32 switch_site;
 	u32 switch_what; /* its entry in the site table, and where in data that is */

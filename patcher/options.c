@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "patcher/agent.h"
 #include "patcher/follow.h"
+#include "patcher/helpers.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -167,6 +168,7 @@ static int write_sites(struct guest *g, const struct tracing_opts *opts, struct 
 	rc = options_sites(opts, h, &sites, switch_site, table);
 	if (rc)
 		return sites_failed(rc, err);
+	helpers_note(g, opts, opts->switches ? kernel_sites(g->k)[switch_site].ip : 0);
 	g->agent.switches = opts->switches;
 	g->agent.switch_site = (u32)switch_site;
 	note_switch(g, table);
@@ -543,21 +545,4 @@ int options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret, size
 	*ret = no_cleanup_ptr(v);
 	*n_ret = n;
 	return rc;
-}
-
-int options_armed(struct guest *g, struct err *err)
-{
-	u64 ip;
-
-	if (!g->agent.switches)
-		return 0;
-	ip = kernel_sites(g->k)[g->agent.switch_site].ip;
-	for (size_t i = 0; i < g->n_armed; i++) {
-		if (g->armed[i].addr == ip &&
-		    (g->armed[i].result == TEXT_DONE || g->armed[i].result == TEXT_ALREADY))
-			return 0;
-	}
-	return err_set(
-		err, -EBUSY, ERR_CONFLICT, ip,
-		"task switches cannot be told: the guest itself traces finish_task_switch()");
 }

@@ -99,7 +99,4 @@ must_check int options_more_sites(struct guest *g, const u32 *site, size_t n,
 				  const struct tracing_opts *opts, size_t *n_unheeded_ret,
 				  struct err *err);
 
-/** options_armed - after ftrace_make_call(): -EBUSY (conflict) when task switches cannot be told */
-must_check int options_armed(struct guest *g, struct err *err);
-
 #endif

@@ -10,6 +10,7 @@
 #include "patcher/ftrace.h"
 #include "patcher/graph.h"
 #include "patcher/guest_priv.h"
+#include "patcher/helpers.h"
 #include "patcher/options.h"
 #include "patcher/remains.h"
 
@@ -170,7 +171,7 @@ static int arm(struct guest *g, const u32 *site, size_t n, bool on, struct traci
 		rc = ftrace_make_call(g, all, n_all, &counts, err);
 	if (rc)
 		return rc;
-	rc = options_armed(g, err);
+	rc = helpers_armed(g, err);
 	ret->n_armed = counts.n_armed - (n_all - n);
 	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
 	if (!rc)
@@ -220,8 +221,11 @@ int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, str
 		rc = ftrace_sort_out(g, &counts, err);
 	if (rc)
 		return rc;
-	ret->n_armed = counts.n_armed - (g->agent.switch_hidden && counts.n_armed);
+	ret->n_armed = counts.n_armed;
+	if (g->agent.switch_hidden && counts.n_armed && !(helpers_away(g) & TRACING_SWITCHES))
+		ret->n_armed--;
 	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
+	ret->missed = helpers_missed(g);
 	return 0;
 }
 
@@ -258,7 +262,9 @@ static int put_back(struct guest *g, struct guest_restore *ret, struct err *err)
 
 int tracing_follow(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
-	return follow_again(g, opts, err);
+	static const struct tracing_opts none;
+
+	return follow_again(g, opts ? opts : &none, err);
 }
 
 int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)

@@ -50,9 +50,15 @@ struct tracing_more {
 	size_t n_unheeded; /* of all of @site, armed before or now: of which something is asked that is not told */
 };
 
+/* What is seen by call sites that are armed for that. */
+#define TRACING_FORKS    1u
+#define TRACING_EXITS    2u
+#define TRACING_SWITCHES 4u
+
 struct tracing_counts {
 	size_t n_armed;
 	size_t n_skipped; /* in use by the guest by now, or gone with their module */
+	u32 missed; /* tracing_refresh(): TRACING_* that the guest's own tracing has, or had since the last one */
 };
 
 /* A call whose return will never be seen. */
@@ -93,12 +99,15 @@ must_check int tracing_set_graph(struct guest *g, bool on, struct err *err);
  * tracing_arm - arm sites, then switch the agent on. On failure nothing stays armed.
  *
  * With opts->switches finish_task_switch() is armed too: not in @ret, and not recorded as a call unless it
- * is one of @site. -EBUSY (conflict): the guest itself uses it.
+ * is one of @site. -EBUSY (conflict): the guest itself uses it, or what opts->follow needs.
  */
 must_check int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_counts *ret,
 			   struct err *err);
 
-/** tracing_follow - after tracing_arm() with opts->follow: see follow_again() */
+/**
+ * tracing_follow - after tracing_arm() with opts->follow, and when forks or exits were missed: see follow_again()
+ * @opts: NULL: who is followed has what it forked, no more
+ */
 must_check int tracing_follow(struct guest *g, const struct tracing_opts *opts, struct err *err);
 
 /**

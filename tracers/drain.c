@@ -48,6 +48,7 @@ struct drain {
 	struct comms *comms; /* pid -> comm, for tasks named on another CPU */
 	struct calls *calls;
 	u64 lost; /* records, of which calls knows */
+	bool switches_lost; /* not told yet to those who must know */
 	bool doubt; /* some ring was not read up to its @doubt */
 	u64 last_ns; /* of the latest record handed on */
 	u64 round;
@@ -361,11 +362,12 @@ static void note_losses(struct drain *d)
 
 	drain_losses(d, &l);
 	lost = l.refused + l.overwritten + l.torn;
-	if (lost == d->lost && !was_doubt)
+	if (lost == d->lost && !d->switches_lost && !was_doubt)
 		return;
-	if (lost != d->lost)
+	if (lost != d->lost || d->switches_lost)
 		doubt_rings(d);
 	d->lost = lost;
+	d->switches_lost = false;
 	d->doubt = false;
 	for (u32 cpu = 0; cpu < d->n_cpus; cpu++)
 		d->doubt |= d->queue[cpu].reader.pos < d->queue[cpu].doubt;
@@ -392,6 +394,12 @@ static int round_of(struct drain *d, u64 now_ns, u32 flags, size_t *n_ret, bool 
 	d->round++;
 	note_losses(d);
 	return rc;
+}
+
+void drain_switches_lost(struct drain *d)
+{
+	d->switches_lost = true;
+	note_losses(d);
 }
 
 void drain_expect_graph(struct drain *d)

@@ -115,6 +115,13 @@ void drain_turned(struct drain *d, bool done);
 /** drain_turning - is what drain_turn() began not over yet? */
 bool drain_turning(const struct drain *d);
 
+/**
+ * drain_switches_lost - task switches were not told for a while, up to some time before now
+ *
+ * Context: as drain_round(). For no_sleep: see sleeps_lost().
+ */
+void drain_switches_lost(struct drain *d);
+
 void drain_counts(const struct drain *d, struct drain_counts *ret);
 void drain_losses(const struct drain *d, struct drain_losses *ret);
 

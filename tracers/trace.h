@@ -150,6 +150,11 @@ struct trace_info {
 	/* traced without all that options ask of them (callers, roots ...): their modules came when there was no room */
 	size_t n_unheeded;
 	u64 n_taken; /* sites that the guest's own tracing took over meanwhile, added up */
+	/*
+	 * The guest's own tracing has had, for a while, what tells forks and ends of followed tasks, or task
+	 * switches: children may be followed late or not at all; sleeps are not left out of durations, switches not told
+	 */
+	bool missed_forks, missed_switches;
 	u64 n_records; /* so far; the newest seq */
 	u64 oldest_seq; /* the oldest that a reader can still have */
 	bool paused; /* trace_set_recording(): sites are armed, nothing is recorded */

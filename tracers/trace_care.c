@@ -16,6 +16,8 @@
 
 #define COLLECT_NS    (100 * NSEC_PER_MSEC)
 #define LOOK_AGAIN_NS (2 * NSEC_PER_SEC)
+#define LOOKS_MAX \
+	2 /* more, at a time: where switches were lost, and then where new functions are armed */
 
 /* t->lock held. */
 static bool is_over(const struct trace *t)
@@ -44,6 +46,15 @@ void trace_post_epoch(struct trace *t, u32 epoch)
 	pthread_mutex_lock(&t->lock);
 	t->post.new_epoch = true;
 	t->post.epoch = epoch;
+	t->post.asked++;
+	pthread_mutex_unlock(&t->lock);
+}
+
+void trace_post_switches_lost(struct trace *t)
+{
+	pthread_mutex_lock(&t->lock);
+	t->post.switches_lost = true;
+	t->post.asked++;
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -52,7 +63,7 @@ bool trace_post_is_taken(struct trace *t)
 	bool taken;
 
 	pthread_mutex_lock(&t->lock);
-	taken = !t->post.new_epoch;
+	taken = t->post.taken == t->post.asked;
 	pthread_mutex_unlock(&t->lock);
 	return taken;
 }
@@ -63,9 +74,9 @@ static bool wait_until_taken(struct trace *t)
 	bool taken;
 
 	pthread_mutex_lock(&t->lock);
-	while (t->post.new_epoch && !is_over(t))
+	while (t->post.taken != t->post.asked && !is_over(t))
 		pthread_cond_wait(&t->care_wake, &t->lock);
-	taken = !t->post.new_epoch;
+	taken = t->post.taken == t->post.asked;
 	pthread_mutex_unlock(&t->lock);
 	return taken;
 }
@@ -101,30 +112,29 @@ static void post_never(struct trace *t, struct unreturned *u)
 	free(u->call);
 }
 
-static void take_epoch(struct trace *t, u32 epoch)
-{
-	trace_life_mark(t, epoch);
-	pthread_mutex_lock(&t->lock);
-	t->post.new_epoch = t->post.epoch != epoch; /* there may be another one by now */
-	pthread_cond_signal(&t->care_wake);
-	pthread_mutex_unlock(&t->lock);
-}
-
 int trace_take_post(struct trace *t, struct err *err)
 {
 	struct trace_post post;
 
 	pthread_mutex_lock(&t->lock);
 	post = t->post;
-	t->post = (struct trace_post){ .new_epoch = post.new_epoch, .epoch = post.epoch };
+	t->post = (struct trace_post){ .asked = post.asked, .taken = post.taken };
 	pthread_mutex_unlock(&t->lock);
 	if (post.new_epoch)
-		take_epoch(t, post.epoch);
+		trace_life_mark(t, post.epoch);
+	if (post.switches_lost)
+		drain_switches_lost(t->drain);
 	if (post.clock.cpus) {
 		trace_clock_deinit(&t->drain_clock);
 		t->drain_clock = post.clock;
 	}
 	trace_pass_unreturned(t, &post.never);
+	if (post.asked != post.taken) {
+		pthread_mutex_lock(&t->lock);
+		t->post.taken = post.asked;
+		pthread_cond_signal(&t->care_wake);
+		pthread_mutex_unlock(&t->lock);
+	}
 	if (post.failed)
 		*err = post.why;
 	return post.failed ? -ECANCELED : 0;
@@ -175,8 +185,8 @@ static int look_again(struct trace *t, u64 *last, struct err *err)
 		return 0;
 	*last = now;
 	rc = look(t, err);
-	/* names first, then what has them: as soon as that can be */
-	if (!rc && !trace_post_is_taken(t) && wait_until_taken(t))
+	/* what had to be known before is: as soon as that can be */
+	for (int i = 0; !rc && i < LOOKS_MAX && !trace_post_is_taken(t) && wait_until_taken(t); i++)
 		rc = look(t, err);
 	return rc;
 }

@@ -130,6 +130,7 @@ void trace_life_begin(struct trace *t)
 {
 	if (!tracing_taken(t->g, &t->taken))
 		t->taken = 0;
+	t->taken_told = t->taken;
 	t->k = kernel_ref(guest_kernel(t->g));
 	t->epoch = kernel_epoch(t->k);
 	trace_life_mark(t, t->epoch);
@@ -170,20 +171,53 @@ static int arm_new(struct trace *t, size_t *n_ret, struct err *err)
 	return rc;
 }
 
+static bool needs_switches(const struct trace *t)
+{
+	return t->opts.switches || t->opts.no_sleep_time;
+}
+
+/* What tells the agent of tasks was the guest's own for a while, or is. */
+static int note_missed(struct trace *t, u32 missed, struct err *err)
+{
+	bool forks = missed & (TRACING_FORKS | TRACING_EXITS), switches = missed & TRACING_SWITCHES;
+	int rc = 0;
+
+	pthread_mutex_lock(&t->lock);
+	t->info.missed_forks |= forks;
+	t->info.missed_switches |= switches;
+	pthread_mutex_unlock(&t->lock);
+	if (switches)
+		trace_post_switches_lost(t);
+	t->strayed |= forks;
+	/* while it is the guest's, too: better late than never */
+	if (t->strayed)
+		rc = tracing_follow(t->g, NULL, err);
+	t->strayed &= rc != 0;
+	return rc;
+}
+
 static int look(struct trace *t, struct err *err)
 {
 	struct tracing_counts counts = { 0 };
 	u64 taken = t->taken;
 	size_t n_new = 0;
-	int rc;
+	int rc, rc_missed;
 
 	/* what the guest's own tracing took shows in its records, and nowhere else when it lets go */
-	if (!tracing_taken(t->g, &taken) || (taken == t->taken && !t->left && !t->unarmed &&
-					     t->epoch == kernel_epoch(t->k) && !kernel_stale(t->k)))
+	if (!tracing_taken(t->g, &taken) ||
+	    (taken == t->taken && !t->left && !t->unarmed && !t->strayed &&
+	     t->epoch == kernel_epoch(t->k) && !kernel_stale(t->k)))
 		return 0;
+	/* a task that is back unseen is to be known for that before switches are told again */
+	if (taken != t->taken && t->taken_told == t->taken && needs_switches(t)) {
+		t->taken_told = taken;
+		trace_post_switches_lost(t);
+		return 0;
+	}
 	rc = tracing_refresh(t->g, taken != t->taken, &counts, err);
 	if (rc)
 		return rc;
+	rc_missed = note_missed(t, counts.missed, err);
 	if (t->epoch != kernel_epoch(t->k)) {
 		t->epoch = kernel_epoch(t->k);
 		trace_post_epoch(t, t->epoch);
@@ -202,8 +236,8 @@ static int look(struct trace *t, struct err *err)
 	if (taken != t->taken)
 		log_info("the guest's own tracing took over %llu call sites of ours",
 			 (unsigned long long)(taken - t->taken));
-	t->taken = taken;
-	return rc;
+	t->taken = t->taken_told = taken;
+	return rc ? rc : rc_missed;
 }
 
 /* Before the guest goes, or as soon as it is seen to go: no site of ours is to arrive with it. */

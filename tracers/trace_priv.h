@@ -41,8 +41,11 @@ struct trace_sys;
 struct trace_post {
 	struct unreturned never;
 	struct trace_clock clock; /* cpus NULL: none */
+	u64 asked,
+		taken; /* how often one of the following was asked for, and of them those that are done */
 	bool new_epoch;
 	u32 epoch; /* of what is recorded from now on */
+	bool switches_lost;
 	bool failed;
 	struct err why;
 };
@@ -65,6 +68,8 @@ struct trace {
 	u64 taken; /* as tracing_taken() said last */
 	bool unarmed; /* functions of new modules could not be armed yet */
 	bool left; /* some sites are the guest's own for now */
+	u64 taken_told; /* of taken: the draining thread was told that switches may be lost */
+	bool strayed; /* who is followed may have forked, or ended, unseen: tracing_follow() is still to be done */
 	u32 epoch; /* of kernel tables when sites were chosen last */
 	bool tended; /* sites are armed, and not put back yet */
 	/* from here to n_batch: the draining thread's, if there is one */
@@ -119,7 +124,9 @@ must_check int trace_start_threads(struct trace *t, struct err *err);
 void trace_end_threads(struct trace *t);
 /** trace_post_epoch - records that the draining thread reads from its next round on are of @epoch */
 void trace_post_epoch(struct trace *t, u32 epoch);
-/** trace_post_is_taken - names are of the epoch that was posted last: what is new in it may be armed */
+/** trace_post_switches_lost - see drain_switches_lost() */
+void trace_post_switches_lost(struct trace *t);
+/** trace_post_is_taken - what the two above have asked for is done */
 bool trace_post_is_taken(struct trace *t);
 /**
  * trace_take_post - do what the other thread has for this one

@@ -9,7 +9,7 @@
  *   fake-one     one, and then none
  *   fake-frames  as fake; the first call of function_graph could not be followed
  *   fake-lossy   as fake; each 100th record is lost in the guest and counted, each 200th one's capture
- *                on the host; two functions are unheeded
+ *                on the host; two functions are unheeded, forks and switches were missed
  *   fake-renames the first 40 records are of functions of a module that was unloaded since
  *   fake-reads   each reading of records takes 20 ms
  *   fake-dies    after 200 records its VMM is gone
@@ -116,6 +116,7 @@ static void produce(struct trace *t)
 		i->lost_ring = i->n_records / t->lost_every;
 	i->lost_captures = i->lost_ring / 2;
 	i->n_unheeded = t->lost_every ? 2 : 0;
+	i->missed_forks = i->missed_switches = t->lost_every;
 	i->n_lost = i->lost_ring + i->lost_torn;
 	count_calls(t);
 	if (i->n_records > t->kept)

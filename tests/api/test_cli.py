@@ -518,6 +518,8 @@ class Recordings(CliCase):
         lost = int(totals(p.stderr).split()[2])
         self.assertGreater(lost, 0)
         self.assertIn(b"2 functions of modules that came later are traced without", p.stderr)
+        self.assertIn(b"some forks were missed, as the guest's own tracing had ", p.stderr)
+        self.assertIn(b"some task switches were missed, as the guest's own tracing had ", p.stderr)
         self.assertRegex(p.stderr, rb"[1-9][0-9]* pieces of arguments lost, ")
         p = self.run_ok("report", path, "--format", "json")
         items = [json.loads(x) for x in p.stdout.splitlines()]

@@ -50,6 +50,7 @@ class Events(DaemonCase):
         until("captures, too", lambda: self.d.get(f"/v1/traces/{u}")["lost_captures"])
         info = self.d.good("POST", f"/v1/traces/{u}/stop")
         lost = info["lost"]
+        self.assertEqual(info["missed"], ["forks", "switches"])
         unheeded = [x for x in self.events() if x["type"] == "functions_unheeded"]
         self.assertEqual([(x["trace"], x["count"]) for x in unheeded], [(u, 2)])
         until("all losses are told", lambda: sum(

@@ -34,14 +34,27 @@ static bool flow(u32 n)
 	return true;
 }
 
-static int setup(void **state)
+static int begin(bool no_sleep_time)
 {
-	const struct trace_opts opts = { .tracer = "function_graph", .buffer_records = 1u << 16 };
+	const struct trace_opts opts = { .tracer = "function_graph",
+					 .no_sleep_time = no_sleep_time,
+					 .buffer_records = 1u << 16 };
 	struct err err = { 0 };
 
-	(void)state;
 	fake_setup();
 	return trace_start((struct guest *)&vm, &opts, &t, &err);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	return begin(false);
+}
+
+static int setup_no_sleep(void **state)
+{
+	(void)state;
+	return begin(true);
 }
 
 static int teardown(void **state)
@@ -191,12 +204,37 @@ static void what_fails_ends_the_trace_with_its_reason(void **state)
 	assert_int_equal(info().state, TRACE_FAILED);
 }
 
+/* The site that tells of switches, and those of forks: a task is back that nobody saw come back. */
+static void what_the_guest_had_for_itself_is_missed(void **state)
+{
+	struct trace_record r;
+
+	(void)state;
+	assert_true(fake_put(AGENT_REC_GRAPH_ENTRY, TEXT, 9));
+	assert_true(fake_put_word(AGENT_REC_SWITCH, 9, 8));
+	assert_true(fake_put(AGENT_REC_FUNCTION, TEXT, 8));
+	assert_true(wait_for_records(2));
+	assert_false(info().missed_switches || info().missed_forks);
+	vm.missed = TRACING_SWITCHES | TRACING_EXITS;
+	vm.taken = 2;
+	assert_true(wait_for_records(3));
+	r = record(3);
+	assert_int_equal(r.type, TRACE_GRAPH_RETURN);
+	assert_int_equal(r.duration_ns, 500 * 2);
+	assert_all(3);
+	assert_true(info().missed_switches && info().missed_forks);
+	assert_int_equal(info().n_taken, 2);
+	assert_int_equal(vm.n_followed, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_lock_that_is_held_loses_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_monitor_that_is_silent_loses_nothing, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(what_the_guest_had_for_itself_is_missed,
+						setup_no_sleep, teardown),
 		cmocka_unit_test_setup_teardown(nobody_looks_after_what_was_put_back, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(calls_that_never_return_come_into_the_stream, setup,

@@ -65,6 +65,11 @@ static int io_write(void *arg, u64 off, const void *buf, size_t len)
 
 bool fake_put(u32 type, u64 ip, u32 pid)
 {
+	return fake_put_word(type, (TEXT & 0xffffffff) << 32 | (u32)ip, pid);
+}
+
+bool fake_put_word(u32 type, u64 word, u32 pid)
+{
 	u64 index = cpu0()->head, low = (u64)type << AGENT_TYPE_SHIFT | pid, w[3];
 	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
 
@@ -74,7 +79,7 @@ bool fake_put(u32 type, u64 ip, u32 pid)
 		fake_nap();
 	}
 	w[0] = (index / SLOTS + 1) << 48 | (1000 + index);
-	w[1] = (TEXT & 0xffffffff) << 32 | (u32)ip;
+	w[1] = word;
 	w[2] = (w[0] ^ (w[1] << 23 | w[1] >> 41) ^ low) * AGENT_CHECK_MUL;
 	w[2] = (w[2] & ~LOW36) | low;
 	(void)io_write(NULL, RING_OFF + index % SLOTS * sizeof(w), w, sizeof(w));
@@ -190,8 +195,8 @@ int tracing_arm(struct guest *g, const u32 *site, size_t n, struct tracing_count
 int tracing_follow(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	(void)g;
-	(void)opts;
 	(void)err;
+	vm.n_followed += !opts;
 	return 0;
 }
 
@@ -201,7 +206,14 @@ int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, str
 	(void)fresh;
 	(void)err;
 	vm.epoch = vm.next_epoch;
-	*ret = (struct tracing_counts){ .n_armed = 1 };
+	*ret = (struct tracing_counts){ .n_armed = 1, .missed = vm.missed };
+	if (vm.missed) {
+		(void)fake_put_word(AGENT_REC_SWITCH, 8, 9);
+		(void)fake_put_word(AGENT_REC_GRAPH_RETURN, 500ull << 32 | (u32)TEXT, 9);
+		for (int i = 0; i < 50; i++) /* they are read before we are done */
+			fake_nap();
+	}
+	vm.missed = 0;
 	return 0;
 }
 
@@ -223,7 +235,7 @@ int tracing_arm_more(struct guest *g, const u32 *site, size_t n, const struct tr
 bool tracing_taken(struct guest *g, u64 *ret)
 {
 	(void)g;
-	*ret = 0;
+	*ret = vm.taken;
 	return true;
 }
 

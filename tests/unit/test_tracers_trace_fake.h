@@ -21,6 +21,10 @@ struct fake_vm {
 	atomic_uint epoch, next_epoch;
 	atomic_uint n_never; /* to be found by the next looks */
 	atomic_uint n_armed_more;
+	atomic_ulong taken; /* sites, by the guest's own tracing */
+	atomic_uint
+		missed; /* what tracing_refresh() says; then task 9 is switched in, and returns after 500 ticks */
+	atomic_uint n_followed; /* tracing_follow() with no pids */
 	atomic_bool collect_fails;
 	atomic_bool disarm_waits; /* until another waits for the lock */
 	atomic_bool disarmed, late; /* late: frames were collected after that */
@@ -34,6 +38,8 @@ void fake_setup(void);
 
 /** fake_put - a record, its TSC 1000 and how many there are already; false: the ring is full, and stays so */
 bool fake_put(u32 type, u64 ip, u32 pid);
+/** fake_put_word - with this w1, instead of a function and its caller */
+bool fake_put_word(u32 type, u64 word, u32 pid);
 
 /** fake_nap - for those who wait */
 void fake_nap(void);
