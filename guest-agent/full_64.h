@@ -26,6 +26,7 @@
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
 /* What a system call passes on every way: a call and a return are dear where code is translated. */
+/* NOLINTNEXTLINE(readability-identifier-naming): the kernel's name of it */
 #define always_inline inline __attribute__((always_inline))
 
 /* Another CPU, the host or an interrupt may look at it, or change it, between any two instructions. */
@@ -229,6 +230,7 @@ static inline void name_task(struct agent_cpu *cpu, agent_u32 cpu_no, agent_u64 
 			 : "rax", "rdx", "cc", "memory");
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): it is written */
 static inline bool change(agent_u64 *p, agent_u64 from, agent_u64 to)
 {
 	return __atomic_compare_exchange_n(p, &from, to, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
@@ -284,6 +286,7 @@ static inline void irq_restore(agent_u64 saved)
 	__asm__ volatile("pushq %0\n\tpopfq" : : "r"(saved) : "cc", "memory");
 }
 
+/* NOLINTNEXTLINE(readability-non-const-parameter): as above */
 static inline void count(agent_u64 *p)
 {
 	__atomic_fetch_add(p, 1, __ATOMIC_RELAXED);

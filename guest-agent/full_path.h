@@ -4,11 +4,14 @@
  * all mounts. Only full.c includes it.
  *
  * Nothing of this is locked, another thread may close the descriptor and anybody may rename what leads to it.
- * Files, inodes, super blocks, dentries, their names, mounts and tables of descriptors are freed after a grace
- * period, and there is none while interrupts are off: v6.1 fs/file.c __fget_light(), fs/dcache.c dentry_free(),
- * fs/namespace.c cleanup_mnt(). But dentries of pipes, sockets and the like are freed at once (DCACHE_NORCU,
- * d_alloc_pseudo()); their super blocks have SB_NOUSER. Those are looked at only where nobody else can close the
- * descriptor. Each pointer must lie in the kernel's half, each loop is short.
+ * Inodes, super blocks, dentries, their names, mounts and tables of descriptors are freed after a grace period, and
+ * there is none while interrupts are off: v6.1 fs/file.c __fget_light(), fs/dcache.c dentry_free(),
+ * fs/namespace.c cleanup_mnt(). So are files up to v6.6; since v6.7 (fs/file_table.c SLAB_TYPESAFE_BY_RCU) a file that
+ * is closed may be another one at once, though still a file: so what was read of it is of one file only if its
+ * descriptor, and all of it, are the same afterwards (fs/file.c __get_file_rcu() does likewise).
+ * Dentries of pipes, sockets and the like are freed at once (DCACHE_NORCU, d_alloc_pseudo()); their super blocks have
+ * SB_NOUSER. Those are looked at only where nobody else can close the descriptor. Each pointer must lie in the
+ * kernel's half, each loop is short.
  */
 #ifndef GUEST_AGENT_FULL_PATH_H
 #define GUEST_AGENT_FULL_PATH_H
@@ -86,10 +89,20 @@ static bool walk_up(const struct call *c, struct path_walk *w, agent_u8 *text, b
 	return true;
 }
 
+/* Nobody closed it meanwhile. @at: of the descriptor's pointer to @file */
+static bool is_one_file(const struct call *c, const struct path_walk *w, agent_u64 at,
+			agent_u64 file)
+{
+	const struct agent_where *m = &c->h->where;
+
+	return peek(file + m->file_dentry) == w->dentry && peek(file + m->file_mnt) == w->mnt &&
+	       peek(file + m->file_inode) == w->inode && peek(at) == file;
+}
+
 static bool find_file(const struct call *c, agent_u32 fd, struct path_walk *w)
 {
 	const struct agent_where *m = &c->h->where;
-	agent_u64 p;
+	agent_u64 p, at;
 
 	if ((agent_s32)fd == AGENT_AT_FDCWD) {
 		p = follow_pointer(c, c->task, m->task_fs);
@@ -103,12 +116,13 @@ static bool find_file(const struct call *c, agent_u32 fd, struct path_walk *w)
 	if (!p || fd >= (agent_u32)peek(p + m->fdt_max))
 		return false;
 	p = follow_pointer(c, p, m->fdt_fd);
+	at = p + 8 * fd;
 	p = p ? follow_pointer(c, p, 8 * fd) : 0;
 	w->dentry = p ? follow_pointer(c, p, m->file_dentry) : 0;
 	w->mnt = p ? follow_pointer(c, p, m->file_mnt) : 0;
 	w->inode = p ? follow_pointer(c, p, m->file_inode) : 0;
 	w->sb = w->inode ? follow_pointer(c, w->inode, m->inode_sb) : 0;
-	return w->dentry && w->mnt && w->sb;
+	return w->dentry && w->mnt && w->sb && (!w->shared || is_one_file(c, w, at, p));
 }
 
 static bool walk(const struct call *c, agent_u32 fd, struct path_walk *w, agent_u8 *text)
