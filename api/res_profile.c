@@ -101,6 +101,7 @@ static void answer(struct request *rq, struct job *j, const struct trace_info *i
 	_cleanup_buf_ struct buf b = { 0 };
 	struct profile_excess over;
 	struct profile_sorted s;
+	u64 lost = info->n_lost + j->lost;
 
 	if (profile_sort(j->profile, j->sort, &s)) {
 		request_json(rq, 503, NULL);
@@ -109,7 +110,7 @@ static void answer(struct request *rq, struct job *j, const struct trace_info *i
 	profile_excess(j->profile, &over);
 	buf_addf(&b,
 		 "{\"records\":%llu,\"lost\":%llu,\"unnamed\":%llu,\"functions\":%zu,\"items\":[",
-		 (unsigned long long)j->until, (unsigned long long)(info->n_lost + j->lost),
+		 (unsigned long long)j->until, (unsigned long long)lost,
 		 (unsigned long long)over.unnamed, s.n);
 	for (size_t i = 0; i < MIN(s.n, (size_t)j->limit); i++) {
 		buf_adds(&b, i ? ",\n" : "");

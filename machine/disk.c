@@ -193,7 +193,7 @@ static int new_overlay(struct disk *d, const char *path, const struct overlay_he
 static int open_overlay(struct disk *d, const struct disk_source *s, struct err *err)
 {
 	u64 clusters = (d->bytes + DISK_CLUSTER - 1) / DISK_CLUSTER;
-	struct overlay_header h;
+	struct overlay_header h = { 0 };
 	off_t len = 0;
 	int rc;
 
