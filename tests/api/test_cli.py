@@ -301,7 +301,7 @@ class Traces(CliCase):
         self.assertRegex(lines[0], r"^HITS +TOTAL us +SELF us +AVG us +MIN us +MAX us +STDDEV us +FUNCTION$")
         self.assertRegex(lines[1], r"^(\d+) +\d+\.000 +\d+\.000 +3\.000 +3\.000 +3\.000 +0\.000 +vfs_fn_000$")
         self.assertEqual([x.split()[-1] for x in lines[1:]], ["vfs_fn_000", "vfs_fn_004"])
-        for args in ([path], ["g", "-l", "vfs_fn_*", "--duration", "200ms"]):
+        for args in ([path], ["g", "-l", "vfs_fn_*", "--duration", "600ms"]):
             p = self.run_ok("--json", "profile", *args, "--sort", "hits")
             items = json.loads(p.stdout)["items"]
             outer, inner = sorted(items, key=lambda x: x["function"])
