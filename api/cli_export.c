@@ -4,6 +4,8 @@
  * needs no daemon.
  */
 #include "api/cli_export.h"
+#include "api/cli_filter.h"
+#include "api/cli_options.h"
 
 #include "base/cleanup.h"
 #include "tracers/formats/dat_peer.h"
@@ -24,6 +26,7 @@ struct job {
 	const struct export_format *format;
 	struct export_opts opts;
 	struct cli_export_out sink;
+	struct rec_filter filter;
 	u64 n_records, n_lost;
 	bool cut;
 };
@@ -108,6 +111,8 @@ static int write_records(struct job *j, struct rec_reader *r, struct export *x)
 	for (;;) {
 		if (rec_reader_next(r, &kind, &rec, &err) < 0)
 			return fail(j->source, &err);
+		if (kind == REC_RECORD && !rec_filter_takes(&j->filter, &rec, &names))
+			continue;
 		if (kind == REC_RECORD)
 			export_record(x, &b, &rec, &names);
 		else if (kind == REC_LOST)
@@ -139,6 +144,10 @@ static int from_file(struct job *j)
 
 	if (status != CLI_OK)
 		return status;
+	if (rec_filter_names(&j->filter) &&
+	    (strcmp(j->format->name, "folded") == 0 || strcmp(meta.tracer, "syscalls") == 0))
+		return cli_fail("%s: of %s only tasks can be chosen (-P), not functions", j->source,
+				strcmp(meta.tracer, "syscalls") == 0 ? "system calls" : "stacks");
 	if (export_create(j->format, &meta, &j->opts, &x, &err) < 0)
 		return fail(j->source, &err);
 	if (j->opts.host_trace_id && !meta.zero_mono_ns) {
@@ -212,6 +221,45 @@ static int take_host(const char *path, u64 *id_ret)
 	return CLI_OK;
 }
 
+/* Return: as trace_args_parse() */
+static int take_option(struct job *j, const char *verb, int opt, const char **host_ret,
+		       struct trace_args *a)
+{
+	int status;
+
+	switch (opt) {
+	case 'f':
+		status = set_format(verb, optarg, &j->format);
+		return status == CLI_OK ? -1 : status;
+	case 'o':
+		j->out = optarg;
+		return -1;
+	case 'H':
+		*host_ret = optarg;
+		return -1;
+	default:
+		return trace_args_take(j->c, verb, opt, a);
+	}
+}
+
+/* Options are taken; @host: a trace.dat to be merged with, or NULL */
+static int run(struct job *j, const char *verb, const char *host)
+{
+	int status;
+
+	if (!j->format)
+		return usage_formats(verb, "which format?");
+	if (host && strncmp(j->format->name, "trace.dat", 9) != 0)
+		return cli_usage(verb, "--host-trace is for trace.dat");
+	if (host && (status = take_host(host, &j->opts.host_trace_id)) != CLI_OK)
+		return status;
+	if (is_file(j->source))
+		return from_file(j);
+	if (rec_filter_on(&j->filter))
+		return cli_usage(verb, "-l, -n and -P are for a recording; %s is none", j->source);
+	return cli_export_trace(j->c, j->source, j->format, &j->opts, j->out);
+}
+
 int cli_export(struct cli *c, int argc, char **argv)
 {
 	static const struct option longs[] = { { "format", required_argument, NULL, 'f' },
@@ -221,32 +269,22 @@ int cli_export(struct cli *c, int argc, char **argv)
 					       { NULL, 0, NULL, 0 } };
 	struct job j = { .c = c, .out = "-" };
 	const char *host = NULL;
-	int opt, status;
+	struct trace_args a;
+	int opt, status = -1;
 
-	while ((opt = getopt_long(argc, argv, "f:o:" CLI_COMMON_SHORT, longs, NULL)) != -1) {
-		if (opt == 'f') {
-			status = set_format(argv[0], optarg, &j.format);
-			if (status != CLI_OK)
-				return status;
-		} else if (opt == 'o') {
-			j.out = optarg;
-		} else if (opt == 'H') {
-			host = optarg;
-		} else if ((status = cli_common_option(c, argv[0], opt, optarg)) != -1) {
-			return status == CLI_HELP_SHOWN ? CLI_OK : status;
-		}
+	trace_args_init(&a, "function");
+	while (status == -1 &&
+	       (opt = getopt_long(argc, argv, "f:o:" REC_FILTER_SHORT CLI_COMMON_SHORT, longs,
+				  NULL)) != -1)
+		status = take_option(&j, argv[0], opt, &host, &a);
+	if (status == -1 && argc - optind != 1)
+		status = cli_usage(argv[0], argc == optind ? "which recording or trace?"
+							   : "only one recording or trace");
+	if (status == -1) {
+		j.source = argv[optind];
+		rec_filter_init(&j.filter, a.body);
+		status = run(&j, argv[0], host);
 	}
-	if (argc - optind != 1)
-		return cli_usage(argv[0], argc == optind ? "which recording or trace?"
-							 : "only one recording or trace");
-	if (!j.format)
-		return usage_formats(argv[0], "which format?");
-	j.source = argv[optind];
-	if (host && strncmp(j.format->name, "trace.dat", 9) != 0)
-		return cli_usage(argv[0], "--host-trace is for trace.dat");
-	if (host && (status = take_host(host, &j.opts.host_trace_id)) != CLI_OK)
-		return status;
-	if (!is_file(j.source))
-		return cli_export_trace(c, j.source, j.format, &j.opts, j.out);
-	return from_file(&j);
+	trace_args_deinit(&a);
+	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }

@@ -27,6 +27,10 @@ static int cli_help(struct cli *c, int argc, char **argv);
 	"  --func-stack[=GLOB]     who called the functions that match, or those of -l: stack\n" \
 	"                  traces; --stack-depth N of N callers\n"                               \
 	"  --duration T    stop after 10, 10s, 500ms, 2m ...; without it: until Ctrl-C\n"
+#define CHOOSE_OPTIONS                                                                              \
+	"  -l GLOB         only functions that match, as of trace; may be repeated, as -n and -P\n" \
+	"  -n GLOB         but not these\n"                                                         \
+	"  -P PID          only this task\n"
 #define LAYOUT_OPTION                                                                            \
 	"  -O NAME         text of function_graph with more columns, by the kernel's names:\n"   \
 	"                  latency-format, funcgraph-abstime, funcgraph-proc, funcgraph-tail,\n" \
@@ -142,15 +146,18 @@ static const struct cli_verb verbs[] = {
 	  "  hvftrace syscalls web1 -l execve --format ocsf --duration 1h -o execs.json\n"
 	  "  hvftrace record web1 -p syscalls -l %network --duration 1m -o net.hvft\n",
 	  cli_syscalls },
-	{ "report", "FILE [--format text|json|folded|initcalls|falco|ocsf] [-O NAME]...",
+	{ "report",
+	  "FILE [-l GLOB]... [-n GLOB]... [-P PID]... [--format text|json|folded|initcalls|falco|ocsf] "
+	  "[-O NAME]...",
 	  "show a recording; needs no daemon",
 	  "  --format WHAT   text (ftrace's layout, strace's of system calls; default), json (a line\n"
 	  "                  each), folded: time by stack, for flame graphs; initcalls: of a guest traced\n"
-	  "                  from boot, as the kernel's initcall_debug; falco, ocsf: of system calls\n" LAYOUT_OPTION
-	  "\n  hvftrace report web1.hvft -O funcgraph-proc\n"
+	  "                  from boot, as the kernel's initcall_debug; falco, ocsf: of system calls\n" CHOOSE_OPTIONS
+		  LAYOUT_OPTION "\n  hvftrace report web1.hvft -O funcgraph-proc\n"
+	  "  hvftrace report web1.hvft -l 'vfs_*' -P 1\n"
 	  "  hvftrace report web1.hvft --format folded | flamegraph.pl >web1.svg\n",
 	  cli_report },
-	{ "export", "FILE|TRACE -f FORMAT [-o OUT]",
+	{ "export", "FILE|TRACE -f FORMAT [-o OUT] [-l GLOB]... [-n GLOB]... [-P PID]...",
 	  "a recording or a trace in another tool's format",
 	  "  FILE            what record wrote; needs no daemon\n"
 	  "  TRACE           a trace's id, of what the daemon still has of it\n"
@@ -158,14 +165,14 @@ static const struct cli_verb verbs[] = {
 	  "                  speedscope or ctf (babeltrace2, Trace Compass)\n"
 	  "  -o OUT          where to; standard output otherwise. Of ctf a directory, or NAME.tar\n"
 	  "  --host-trace F  of trace.dat: to be merged with F, which trace-cmd record -C mono made on this\n"
-	  "                  host meanwhile: trace-cmd report -i F -i OUT\n"
+	  "                  host meanwhile: trace-cmd report -i F -i OUT\n" CHOOSE_OPTIONS
 	  "\n  hvftrace export web1.hvft -f trace.dat -o web1.dat; trace-cmd report web1.dat\n"
 	  "  hvftrace export web1.hvft -f folded | flamegraph.pl >web1.svg\n",
 	  cli_export },
 	{ "profile",
 	  "G|FILE [-l GLOB]... [-n GLOB]... [-g GLOB]... [-P PID]... [OPTION]... [--sort KEY]",
 	  "calls and times by function, of a guest now or of a recording",
-	  "  FILE            what record -p function_graph wrote\n"
+	  "  FILE            what record -p function_graph wrote; -l, -n and -P choose what is shown of it\n"
 	  "  --sort KEY      " PROFILE_KEYS "\n"
 	  "  --no-graph-time every time without that of callees which are traced\n"
 	  "\nof a guest, as trace:\n" FILTER_OPTIONS GRAPH_OPTIONS

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* What the verb profile shows: a recording of function_graph, added up by function. */
 #include "api/cli.h"
+#include "api/cli_filter.h"
 #include "api/cli_options.h"
 
 #include "base/cleanup.h"
@@ -60,12 +61,25 @@ static void print_json(const struct profile_line *lines, size_t n)
 		fwrite(b.data, 1, b.len, stdout);
 }
 
-static int show(struct cli *c, struct profile *p, const char *sort)
+/* Only those that are asked for; their times are what they were, whoever else is not shown. */
+static void choose(struct profile_sorted *s, const struct rec_filter *f)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->n; i++) {
+		if (rec_filter_chooses(f, s->line[i].name, s->line[i].row->module))
+			s->line[n++] = s->line[i];
+	}
+	s->n = n;
+}
+
+static int show(struct cli *c, struct profile *p, const char *sort, const struct rec_filter *f)
 {
 	struct profile_sorted s;
 
 	if (profile_sort(p, sort, &s))
 		return cli_fail("out of memory");
+	choose(&s, f);
 	if (c->json)
 		print_json(s.line, s.n);
 	else
@@ -92,9 +106,12 @@ void cli_profile_excess(const struct profile *p, bool stacks)
 			over.shortened);
 }
 
-static int add_all(struct rec_reader *r, struct profile *p, u64 *lost_ret, bool *cut_ret,
-		   struct err *err)
+/* @f: by task; functions are chosen when all is added up. */
+static int add_all(struct rec_reader *r, struct profile *p, struct rec_filter *f, u64 *lost_ret,
+		   bool *cut_ret, struct err *err)
 {
+	struct rec_filter tasks = { .pids = f->pids };
+
 	struct output_names names = rec_reader_names(r);
 	struct trace_record rec;
 	enum rec_kind kind = REC_END;
@@ -102,7 +119,8 @@ static int add_all(struct rec_reader *r, struct profile *p, u64 *lost_ret, bool 
 
 	do {
 		rc = rec_reader_next(r, &kind, &rec, err);
-		if (!rc && kind == REC_RECORD && profile_add(p, &rec, &names))
+		if (!rc && kind == REC_RECORD && rec_filter_takes(&tasks, &rec, &names) &&
+		    profile_add(p, &rec, &names))
 			rc = err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a profile");
 		if (!rc && kind == REC_LOST)
 			*lost_ret += rec.seq;
@@ -115,18 +133,21 @@ int cli_profile_file(struct cli *c, const char *path, const struct trace_args *a
 {
 	struct profile *p = profile_create(!a->no_graph_time);
 	struct rec_reader *r = NULL;
+	struct rec_filter filter;
 	struct err err = { 0 };
 	int status = CLI_OK;
 	bool cut = false;
 	u64 lost = 0;
 
+	/* of a guest it was chosen when it was traced */
+	rec_filter_init(&filter, strcmp(path, a->guest) == 0 ? a->body : NULL);
 	if (!p)
 		return cli_fail("out of memory");
-	if (rec_reader_open(path, &r, &err) < 0 || add_all(r, p, &lost, &cut, &err) < 0)
+	if (rec_reader_open(path, &r, &err) < 0 || add_all(r, p, &filter, &lost, &cut, &err) < 0)
 		status = cli_fail("%s: %s (%s): %s", path, err.msg, err_code_name(err.code),
 				  err_code_hint(err.code));
 	if (status == CLI_OK)
-		status = show(c, p, a->sort);
+		status = show(c, p, a->sort, &filter);
 	if (status == CLI_OK && lost)
 		fprintf(stderr, "%" PRIu64 " records lost: hits and times are too low\n", lost);
 	if (status == CLI_OK)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verb report: a recording as text or JSON, without a daemon. */
+#include "api/cli_filter.h"
 #include "api/cli_options.h"
 
 #include "base/err.h"
@@ -26,6 +27,7 @@ struct report {
 	struct out_layout_opts opts;
 	struct profile *profile; /* of folded stacks */
 	struct buf out;
+	struct rec_filter filter;
 	struct output_meta meta; /* with the totals, of a first pass */
 	u64 n_records, n_lost;
 	u64 last_seq;
@@ -143,6 +145,9 @@ static int make_layout(struct report *r, const char *path)
 {
 	struct err err = { 0 };
 
+	if (rec_filter_names(&r->filter) && (r->folded || strcmp(r->meta.tracer, "syscalls") == 0))
+		return cli_fail("%s: of %s only tasks can be chosen (-P), not functions", path,
+				r->folded ? "stacks" : "system calls");
 	if (strcmp(r->meta.tracer, "syscalls") == 0) {
 		if (r->folded)
 			return cli_fail("%s has no stacks: it is of system calls", path);
@@ -190,6 +195,8 @@ static int print(struct report *r, const char *path)
 	do {
 		if (rec_reader_next(r->reader, &kind, &rec, &err) < 0)
 			return fail(path, &err);
+		if (kind == REC_RECORD && !rec_filter_takes(&r->filter, &rec, &names))
+			continue;
 		if (r->calls)
 			put_call(r, kind, &rec, &names);
 		else if (r->init)
@@ -248,55 +255,80 @@ int cli_syscalls_summary(struct cli *c, const char *path)
 	return status;
 }
 
-int cli_report(struct cli *c, int argc, char **argv)
+static void close_line(const struct report *r)
 {
-	static const struct option longs[] = { { "format", required_argument, NULL, 'f' },
-					       CLI_COMMON_LONG,
-					       { NULL, 0, NULL, 0 } };
-	struct report r = { 0 };
-	int opt, status;
+	if (rec_filter_on(&r->filter))
+		fprintf(stderr, "%llu of ", (unsigned long long)r->filter.n_taken);
+	fprintf(stderr, "%llu records, %llu lost, %llu functions patched, %s\n",
+		(unsigned long long)r->meta.n_records, (unsigned long long)r->meta.n_lost,
+		(unsigned long long)r->meta.n_functions,
+		r->meta.restored ? "restored" : "NOT verified to be restored");
+}
 
-	while ((opt = getopt_long(argc, argv, "O:" CLI_COMMON_SHORT, longs, NULL)) != -1) {
-		if (opt == 'f') {
-			if (!set_format(&r, optarg))
-				return cli_usage(argv[0],
-						 "--format takes text, json, folded, initcalls, "
-						 "falco or ocsf, not \"%s\"",
-						 optarg);
-		} else if (opt == 'O') {
-			status = cli_layout_option(argv[0], optarg, &r.opts, NULL);
-			if (status != -1)
-				return status;
-		} else if ((status = cli_common_option(c, argv[0], opt, optarg)) != -1) {
-			return status == CLI_HELP_SHOWN ? CLI_OK : status;
-		}
-	}
-	if (argc - optind != 1)
-		return cli_usage(argv[0], argc == optind ? "which file?" : "only one file");
-	if (c->json && !r.folded && !r.initcalls && r.calls_format == SYS_TEXT)
-		set_format(&r, "json");
-	r.profile = profile_create(true);
-	if (!r.profile)
+/* Options are taken. */
+static int show(struct report *r, const char *path)
+{
+	int status;
+
+	r->profile = profile_create(true);
+	if (!r->profile)
 		return cli_fail("out of memory");
-	status = count(&r, argv[optind]);
+	status = count(r, path);
 	if (status == CLI_OK)
-		status = print(&r, argv[optind]);
-	if (status == CLI_OK && r.cut)
+		status = print(r, path);
+	if (status == CLI_OK && r->cut)
 		status = cli_fail(
 			"%s was cut after %llu records (file.cut): the recorder was killed or "
 			"its disk was full",
-			argv[optind], (unsigned long long)r.n_records);
+			path, (unsigned long long)r->n_records);
 	else if (status == CLI_OK)
-		fprintf(stderr, "%llu records, %llu lost, %llu functions patched, %s\n",
-			(unsigned long long)r.meta.n_records, (unsigned long long)r.meta.n_lost,
-			(unsigned long long)r.meta.n_functions,
-			r.meta.restored ? "restored" : "NOT verified to be restored");
-	if (status == CLI_OK && r.meta.n_unnamed)
+		close_line(r);
+	if (status == CLI_OK && r->meta.n_unnamed)
 		fprintf(stderr,
 			"%llu times an address was one too many to be taken down: it is shown as %s\n",
-			(unsigned long long)r.meta.n_unnamed, OUTPUT_SHARED_NAME);
-	if (status == CLI_OK && r.folded)
-		cli_profile_excess(r.profile, true);
-	report_deinit(&r);
+			(unsigned long long)r->meta.n_unnamed, OUTPUT_SHARED_NAME);
+	if (status == CLI_OK && r->folded)
+		cli_profile_excess(r->profile, true);
 	return status;
+}
+
+/* Return: as trace_args_parse() */
+static int take_option(struct cli *c, const char *verb, int opt, struct report *r,
+		       struct trace_args *a)
+{
+	if (opt == 'F' && !set_format(r, optarg))
+		return cli_usage(verb,
+				 "--format takes text, json, folded, initcalls, falco or ocsf, not "
+				 "\"%s\"",
+				 optarg);
+	if (opt == 'O')
+		return cli_layout_option(verb, optarg, &r->opts, NULL);
+	return opt == 'F' ? -1 : trace_args_take(c, verb, opt, a);
+}
+
+int cli_report(struct cli *c, int argc, char **argv)
+{
+	static const struct option longs[] = { { "format", required_argument, NULL, 'F' },
+					       CLI_COMMON_LONG,
+					       { NULL, 0, NULL, 0 } };
+	struct report r = { 0 };
+	struct trace_args a;
+	int opt, status = -1;
+
+	trace_args_init(&a, "function");
+	while (status == -1 &&
+	       (opt = getopt_long(argc, argv, "O:" REC_FILTER_SHORT CLI_COMMON_SHORT, longs,
+				  NULL)) != -1)
+		status = take_option(c, argv[0], opt, &r, &a);
+	if (status == -1 && argc - optind != 1)
+		status = cli_usage(argv[0], argc == optind ? "which file?" : "only one file");
+	if (status == -1) {
+		if (c->json && !r.folded && !r.initcalls && r.calls_format == SYS_TEXT)
+			set_format(&r, "json");
+		rec_filter_init(&r.filter, a.body);
+		status = show(&r, argv[optind]);
+	}
+	report_deinit(&r);
+	trace_args_deinit(&a);
+	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }

@@ -435,13 +435,18 @@ int cli_syscalls(struct cli *c, int argc, char **argv)
 	return status == CLI_HELP_SHOWN ? CLI_OK : status;
 }
 
-/* A recording, of which nothing can be chosen: rather than count what was not asked for, refuse. */
+/* A recording, of which functions and tasks can be chosen: rather than count what was not asked for, refuse. */
 static int profile_file(struct cli *c, const char *verb, const struct trace_args *a)
 {
-	if (json_object_size(a->body) > 1 || a->duration_ns) /* the tracer is always there */
+	static const char *const known[] = { "tracer", "filter", "notrace", "pids" };
+	size_t n = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+		n += json_object_get(a->body, known[i]) != NULL;
+	if (json_object_size(a->body) > n || a->duration_ns)
 		return cli_usage(verb,
-				 "%s is a recording: its records are all counted, with "
-				 "--sort and --no-graph-time alone",
+				 "%s is a recording: of the trace options it takes -l, -n and -P "
+				 "alone",
 				 a->guest);
 	return cli_profile_file(c, a->guest, a);
 }
