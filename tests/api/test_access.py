@@ -223,7 +223,8 @@ class Tokens(TestCase):
         """An export of more than sockets hold; its head was read."""
         c = http.client.HTTPConnection("127.0.0.1", self.remote.port, timeout=20 * SLOW)
         self.opened.append(c)
-        c.request("GET", f"/v1/traces/{trace}/export?format=chrome", headers={"Authorization": f"Bearer {token}"})
+        c.request("GET", f"/v1/traces/{trace}/export?format=chrome",
+                  headers={"Authorization": f"Bearer {token}"})
         return c.getresponse()
 
     def much(self):

@@ -40,7 +40,7 @@ class Calls(DaemonCase):
         self.assertEqual(sum(e["ph"] == "X" for e in doc["traceEvents"]), n)
 
     def test_the_closing_line(self):
-        """What the command says last of a trace, to the last word: its calls, and those that were forgotten."""
+        """What the command says last of a trace, to the last word: its calls, and the forgotten ones."""
         for kind, calls in (("fake", r"12 system calls"),
                             ("fake-forgets", r"12 system calls \(3 forgotten: too many at once\)")):
             self.d.attach(kind, kind)
@@ -71,7 +71,7 @@ class Calls(DaemonCase):
         self.assertEqual(self.d.get(f"/v1/traces/{t}")["records"], 1)
 
     def test_a_stream_that_has_nothing_to_say(self):
-        """Thousands of records of which nothing can be told, of a trace that brings no more: it comes to its end."""
+        """Thousands of records of which nothing can be told, of a trace that brings no more: it ends."""
         self.d.attach("fake-mute")
         t = self.d.trace(tracer="syscalls", buffer_records=65536)
         self.d.until_more(t, 20000)

@@ -37,6 +37,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
 static bool is_let_go(time_t monotonic, time_t realtime)
 {
 	char dir[] = "/tmp/hvf-registry-XXXXXX";
+	const struct guest_opts opts = { .boot_ns = SECOND };
 	struct registry *reg;
 	struct events *events;
 	struct guest_entry *g;
@@ -50,7 +51,7 @@ static bool is_let_go(time_t monotonic, time_t realtime)
 	assert_int_equal(hub_create(60 * SECOND, &hub, &err), 0);
 	assert_int_equal(events_create(hub, 1, &events, &err), 0);
 	assert_int_equal(registry_create(dir, hub, events, &reg, &err), 0);
-	assert_int_equal(registry_attach(reg, "qemu:/fake", "g", SECOND, &g, &err), 0);
+	assert_int_equal(registry_attach(reg, "qemu:/fake", "g", &opts, &g, &err), 0);
 	assert_true(guest_is_held(g->guest));
 	realtime_off = realtime;
 	monotonic_off = monotonic;
