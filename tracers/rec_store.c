@@ -317,7 +317,7 @@ static int add_live(struct rec_store *s, const struct live *l)
 static int flush_blocks(struct rec_store *s)
 {
 	bool limited = s->opts.max_bytes || s->opts.max_age_ns;
-	struct store_block h;
+	struct store_block h = { 0 };
 	struct live l;
 	int r = 0;
 

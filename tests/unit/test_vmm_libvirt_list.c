@@ -55,7 +55,7 @@ static int fake_list(struct lv_conn *c, struct lv_dom ***ret, unsigned flags)
 	(void)flags;
 	if (fake.n_domains < 0)
 		return -1;
-	*ret = calloc((size_t)fake.n_domains + 1, sizeof(**ret));
+	*ret = calloc((size_t)fake.n_domains + 1, sizeof(struct lv_dom *));
 	assert_non_null(*ret);
 	return fake.n_domains;
 }
