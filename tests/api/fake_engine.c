@@ -259,7 +259,9 @@ pid_t guest_vmm_pid(const struct guest *g)
 
 bool guest_is_silent(const struct guest *g)
 {
-	return fake_is(g, "fake-silent") && !access(getenv("HVFTRACE_FAKE_GATE"), F_OK);
+	const char *gate = getenv("HVFTRACE_FAKE_GATE");
+
+	return fake_is(g, "fake-silent") && gate && !access(gate, F_OK);
 }
 
 bool guest_is_gone(const struct guest *g)
