@@ -120,9 +120,10 @@ enum vm_leaving {
 enum vm_leaving vm_leaves(struct vm *vm);
 
 /**
- * vm_silent - did the VMM's monitor not answer in time when it was asked last?
+ * vm_silent - did the VMM's monitor not answer in time when it was asked last, nor has since? Or is there none any more?
  *
- * A guest under KVM may still be traced and let go then. Context: any thread; nobody is asked.
+ * A guest under KVM may still be traced and let go then. Nothing is asked, but what it owes is looked for, and a
+ * monitor that was lost. Context: any thread; takes milliseconds at most.
  */
 bool vm_silent(const struct vm *vm);
 
