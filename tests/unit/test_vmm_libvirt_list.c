@@ -119,6 +119,16 @@ static void set_hang(bool hang)
 	pthread_mutex_unlock(&fake.lock);
 }
 
+static unsigned n_open(void)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&fake.lock);
+	n = fake.n_open;
+	pthread_mutex_unlock(&fake.lock);
+	return n;
+}
+
 static int setup(void **state)
 {
 	(void)state;
@@ -174,7 +184,7 @@ static void a_libvirtd_that_hangs(void **state)
 	for (unsigned i = 0; i < CALLERS; i++)
 		waited += ask(SHORT, -ETIMEDOUT, 0);
 	assert_true(waited < CALLERS * SHORT / 2);
-	assert_int_equal(fake.n_open, 1);
+	assert_int_equal(n_open(), 1);
 	set_hang(false);
 	ask(ENOUGH, 0, 2); /* what was owed, or a new one */
 	pthread_mutex_lock(&fake.lock);
@@ -182,7 +192,7 @@ static void a_libvirtd_that_hangs(void **state)
 		pthread_cond_wait(&fake.changed, &fake.lock);
 	pthread_mutex_unlock(&fake.lock);
 	ask(ENOUGH, 0, 2);
-	assert_true(fake.n_open <= 3);
+	assert_true(n_open() <= 3);
 }
 
 static void *caller(void *arg)

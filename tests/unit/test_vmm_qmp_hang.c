@@ -39,6 +39,16 @@ static struct {
 	unsigned n_checked;
 } vm = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
+static unsigned get(const unsigned *what)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&vm.lock);
+	n = *what;
+	pthread_mutex_unlock(&vm.lock);
+	return n;
+}
+
 static void wait_while_it_hangs(void)
 {
 	pthread_mutex_lock(&vm.lock);
@@ -59,7 +69,7 @@ static bool answer(int fd, const char *command)
 	closes = vm.closes;
 	vm.closes = false;
 	pthread_mutex_unlock(&vm.lock);
-	for (unsigned i = 0; i < vm.n_events; i++)
+	for (unsigned i = 0; i < get(&vm.n_events); i++)
 		dprintf(fd, "{\"event\": \"X\", \"data\": {}}\r\n");
 	if (!closes && strstr(command, "\"refused\""))
 		dprintf(fd, "{\"error\": {\"desc\": \"no\"}, \"id\": %d}\r\n", atoi(id + 5));
@@ -179,7 +189,7 @@ static void ask(struct qmp *q)
 	json_t *value = NULL;
 
 	assert_int_equal(qmp_command(q, "query-x", NULL, &value, 5 * SECOND, NULL), 0);
-	assert_int_equal(json_integer_value(value), vm.n_commands);
+	assert_int_equal(json_integer_value(value), get(&vm.n_commands));
 	json_decref(value);
 	assert_false(qmp_silent(q));
 }
@@ -215,8 +225,8 @@ static void a_long_hang(void **state)
 	assert_true(qmp_silent(q));
 	set(&vm.hang, false);
 	ask(q);
-	assert_int_equal(vm.n_commands, 4); /* with that of the greeting */
-	assert_int_equal(vm.n_clients, 1);
+	assert_int_equal(get(&vm.n_commands), 4); /* with that of the greeting */
+	assert_int_equal(get(&vm.n_clients), 1);
 	qmp_close(q);
 }
 
@@ -226,14 +236,16 @@ static void the_end_of_a_hang(void **state)
 	struct qmp *q = open_qmp();
 
 	(void)state;
+	pthread_mutex_lock(&vm.lock);
 	vm.n_events = 30;
+	pthread_mutex_unlock(&vm.lock);
 	set(&vm.hang, true);
 	expect(q, -ETIMEDOUT);
 	assert_true(qmp_silent(q));
 	assert_true(qmp_silent(q));
 	set(&vm.hang, false);
 	until_it_answers(q);
-	assert_int_equal(vm.n_commands, 2);
+	assert_int_equal(get(&vm.n_commands), 2);
 	ask(q);
 	qmp_close(q);
 }
@@ -261,17 +273,17 @@ static void a_connection_that_is_lost(void **state)
 	(void)state;
 	set(&vm.closes, true);
 	expect(q, -ENOTCONN);
-	assert_true(qmp_silent(q) || vm.n_clients == 2);
-	assert_int_equal(vm.n_commands, 2 + (vm.n_clients == 2));
+	assert_true(qmp_silent(q) || get(&vm.n_clients) == 2);
+	assert_int_equal(get(&vm.n_commands), 2 + (get(&vm.n_clients) == 2));
 	ask(q);
-	assert_int_equal(vm.n_clients, 2);
+	assert_int_equal(get(&vm.n_clients), 2);
 	assert_int_equal(vm.n_checked, 1);
 	/* and by itself, too */
 	set(&vm.closes, true);
 	expect(q, -ENOTCONN);
 	until_it_answers(q);
 	ask(q);
-	assert_int_equal(vm.n_clients, 3);
+	assert_int_equal(get(&vm.n_clients), 3);
 	qmp_close(q);
 }
 
@@ -288,7 +300,7 @@ static void somebody_else_by_now(void **state)
 		expect(q, -ENOTCONN);
 		assert_true(qmp_silent(q));
 	}
-	assert_int_equal(vm.n_commands, 2);
+	assert_int_equal(get(&vm.n_commands), 2);
 	vm.check = 0;
 	ask(q);
 	qmp_close(q);
@@ -324,7 +336,7 @@ static void a_hang_before_the_greeting(void **state)
 	set(&vm.hang, false);
 	until_it_answers(q);
 	ask(q);
-	assert_int_equal(vm.n_clients, 2);
+	assert_int_equal(get(&vm.n_clients), 2);
 	qmp_close(q);
 }
 
