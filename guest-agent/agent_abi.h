@@ -185,7 +185,7 @@
 	16 /* number + 1 of its program in header.captures; 0: none. It is recorded by that alone */
 #define AGENT_SITE_CAPTURE_MASK 0x1f
 #define AGENT_SITE_FORK         0x4000 /* wake_up_new_task(): with FOLLOW, its task is followed as well */
-#define AGENT_SITE_EXIT         0x8000 /* do_exit(): is followed no more */
+#define AGENT_SITE_EXIT         0x8000 /* release_task(): is followed no more */
 #define AGENT_SITE_USER_SHIFT \
 	21 /* number + 1 of its first step, see agent_user.h; 0: none. With SYSCALL */
 #define AGENT_SITE_USER_MASK 0x7ff

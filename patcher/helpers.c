@@ -2,6 +2,7 @@
 /* See helpers.h. */
 #include "patcher/helpers.h"
 
+#include "patcher/options.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -11,13 +12,34 @@ static const struct {
 	u32 bit;
 	const char *refusal;
 } helpers[] = {
-	{ TRACING_FORKS, "forks cannot be followed: the guest itself traces wake_up_new_task()" },
-	{ TRACING_EXITS, "forks cannot be followed: the guest itself traces release_task()" },
+	{ TRACING_FORKS,
+	  "forks cannot be followed: wake_up_new_task() is in use by the guest's own tracing" },
+	{ TRACING_EXITS,
+	  "forks cannot be followed: release_task() is in use by the guest's own tracing" },
 	{ TRACING_SWITCHES,
-	  "task switches cannot be told: the guest itself traces finish_task_switch()" },
+	  "task switches cannot be told: finish_task_switch() is in use by the guest's own tracing" },
 };
 _Static_assert(ARRAY_SIZE(helpers) == ARRAY_SIZE(((struct guest_agent *)0)->helper_ip),
 	       "one for each");
+
+int helpers_find_switch(struct guest *g, size_t *ret, struct err *err)
+{
+	const struct ftrace_site *sites = kernel_sites(g->k);
+	size_t n = kernel_site_count(g->k);
+
+	for (size_t i = 0; i < n; i++) {
+		if (sites[i].module || !options_is_switch(sites[i].name) ||
+		    sites[i].state == SITE_DISABLED)
+			continue;
+		*ret = i;
+		return sites[i].state == SITE_OK ? 0
+						 : err_set(err, -EBUSY, ERR_CONFLICT, sites[i].ip,
+							   "%s", helpers[2].refusal);
+	}
+	return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+		       "task switches cannot be told: this kernel's finish_task_switch() cannot be "
+		       "traced");
+}
 
 void helpers_note(struct guest *g, const struct tracing_opts *opts, u64 switch_ip)
 {

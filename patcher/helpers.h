@@ -8,6 +8,9 @@
 
 #include "patcher/tracing.h"
 
+/** helpers_find_switch - finish_task_switch() among kernel_sites(); -ENOENT (filter.no_match), -EBUSY (conflict) */
+must_check int helpers_find_switch(struct guest *g, size_t *ret, struct err *err);
+
 /** helpers_note - which they are, of @opts; @switch_ip: of finish_task_switch(), 0: is not needed. Context: none armed */
 void helpers_note(struct guest *g, const struct tracing_opts *opts, u64 switch_ip);
 

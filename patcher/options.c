@@ -111,23 +111,6 @@ static u64 site_ip(void *arg, size_t i)
 	return kernel_sites(arg)[i].ip;
 }
 
-static int find_switch(struct guest *g, size_t *ret, struct err *err)
-{
-	const struct ftrace_site *sites = kernel_sites(g->k);
-	size_t n = kernel_site_count(g->k);
-
-	for (size_t i = 0; i < n; i++) {
-		if (sites[i].state == SITE_OK && !sites[i].module &&
-		    options_is_switch(sites[i].name)) {
-			*ret = i;
-			return 0;
-		}
-	}
-	return err_set(
-		err, -ENOENT, ERR_FILTER_EMPTY, 0,
-		"task switches cannot be told: this kernel's finish_task_switch() cannot be traced");
-}
-
 static int sites_failed(int rc, struct err *err)
 {
 	if (rc == -ENOSPC)
@@ -161,7 +144,7 @@ static int write_sites(struct guest *g, const struct tracing_opts *opts, struct 
 	if (!table)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for call sites");
 	if (opts->switches) {
-		rc = find_switch(g, &switch_site, err);
+		rc = helpers_find_switch(g, &switch_site, err);
 		if (rc)
 			return rc;
 	}

@@ -39,7 +39,7 @@ bool options_is_switch(const char *name);
  *
  * Precondition: agent loaded and switched off. What an earlier trace has left in the table of tasks goes:
  * a task that is still inside of that counts as in no call. Context: guest lock held.
- * Return: 0; -ENOENT the kernel has no finish_task_switch() to trace (filter.no_match); -ENOTSUP its struct
+ * Return: 0; -ENOENT the kernel has no finish_task_switch() to trace (filter.no_match); -EBUSY it traces that itself (conflict); -ENOTSUP its struct
  * pt_regs is not as expected (guest.unsupported); -EINVAL what
  * options_sites() says (bad_request); -ENOSPC; -ENOMEM; -ESRCH (vmm.gone). Undo: none is needed.
  */

@@ -350,6 +350,29 @@ int sys_arm_choose(const struct kernel *k, const struct syscall_table *t,
 	return 0;
 }
 
+/* -EBUSY: the guest traces it itself */
+static int find_kernel_site(const struct kernel *k, const char *name, u32 *ret, struct err *err)
+{
+	const struct ftrace_site *sites = kernel_sites(k);
+	size_t n = kernel_site_count(k);
+	u32 i = 0;
+
+	while (i < n && (sites[i].module || sites[i].state == SITE_DISABLED || !sites[i].name ||
+			 strcmp(sites[i].name, name) != 0))
+		i++;
+	*ret = i;
+	if (i == n)
+		return err_set(err, -ENOENT, ERR_FILTER_EMPTY, 0,
+			       "forks cannot be followed: this kernel's %s() cannot be traced",
+			       name);
+	if (sites[i].state == SITE_IN_USE)
+		return err_set(
+			err, -EBUSY, ERR_CONFLICT, sites[i].ip,
+			"forks cannot be followed: %s() is in use by the guest's own tracing",
+			name);
+	return 0;
+}
+
 int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err)
 {
 	static const struct {
@@ -357,21 +380,13 @@ int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err)
 		u32 what;
 	} wanted[] = { { "wake_up_new_task", AGENT_SITE_FORK },
 		       { "release_task", AGENT_SITE_EXIT } };
-	const struct ftrace_site *sites = kernel_sites(k);
-	size_t n = kernel_site_count(k);
 
 	for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
-		u32 site = 0;
+		u32 site;
+		int rc = find_kernel_site(k, wanted[i].function, &site, err);
 
-		while (site < n &&
-		       (sites[site].module || sites[site].state != SITE_OK || !sites[site].name ||
-			strcmp(sites[site].name, wanted[i].function) != 0))
-			site++;
-		if (site == n)
-			return err_set(
-				err, -ENOENT, ERR_FILTER_EMPTY, 0,
-				"forks cannot be followed: this kernel's %s() cannot be traced",
-				wanted[i].function);
+		if (rc)
+			return rc;
 		add_site(a, site, wanted[i].what);
 	}
 	return 0;

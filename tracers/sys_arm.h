@@ -58,7 +58,11 @@ void sys_arm_deinit(struct sys_arm *a);
 void sys_arm_copies(struct sys_arm *a, const struct kernel *k, const struct sym_mem *mem,
 		    const struct syscall_table *t);
 
-/** sys_arm_follow - also where tasks are forked and end. Return: 0; -ENOENT (filter.no_match) one cannot be traced */
+/**
+ * sys_arm_follow - also where tasks are forked and end
+ *
+ * Return: 0; -ENOENT (filter.no_match) one cannot be traced; -EBUSY (conflict) the guest's own tracing has it.
+ */
 must_check int sys_arm_follow(struct sys_arm *a, const struct kernel *k, struct err *err);
 
 /** sys_arm_user - after sys_arm_choose(): what of the program's memory is read besides; @ret is filled */

@@ -19,6 +19,7 @@
 
 /* The linker has these called instead: see CMakeLists.txt. */
 const struct ftrace_site *__wrap_kernel_sites(const struct kernel *k);
+size_t __wrap_kernel_site_count(const struct kernel *k);
 const struct ftrace_site *__wrap_kernel_site_at(const struct kernel *k, u64 addr);
 int __wrap_guest_refresh(struct guest *g, bool fresh, struct err *err);
 int __wrap_text_check(struct guest *g, struct text_change *c, size_t n, struct err *err);
@@ -34,6 +35,12 @@ const struct ftrace_site *__wrap_kernel_sites(const struct kernel *k)
 {
 	(void)k;
 	return sites;
+}
+
+size_t __wrap_kernel_site_count(const struct kernel *k)
+{
+	(void)k;
+	return N_SITES;
 }
 
 const struct ftrace_site *__wrap_kernel_site_at(const struct kernel *k, u64 addr)
@@ -184,6 +191,30 @@ static void refused_if_the_guest_has_one_from_the_start(void **state)
 	assert_int_equal(helpers_armed(&g, &err), -EBUSY);
 }
 
+static void finds_task_switches(void **state)
+{
+	struct err err = { 0 };
+	size_t at = 0;
+
+	(void)state;
+	for (size_t i = 0; i < N_SITES; i++)
+		sites[i].name = "vfs_read";
+	assert_int_equal(helpers_find_switch(&g, &at, &err), -ENOENT);
+	assert_non_null(strstr(err.msg, "cannot be traced"));
+	sites[1].name = sites[3].name = "finish_task_switch.isra.0";
+	sites[1].state = SITE_DISABLED;
+	assert_int_equal(helpers_find_switch(&g, &at, &err), 0);
+	assert_int_equal(at, 3);
+	sites[3].state = SITE_IN_USE;
+	assert_int_equal(helpers_find_switch(&g, &at, &err), -EBUSY);
+	assert_int_equal(err.code, ERR_CONFLICT);
+	assert_non_null(strstr(err.msg, "in use by the guest's own tracing"));
+	sites[3].state = SITE_OK;
+	sites[3].module = "other";
+	assert_int_equal(helpers_find_switch(&g, &at, &err), -ENOENT);
+	memset(sites, 0, sizeof(sites));
+}
+
 static void none_is_needed(void **state)
 {
 	const struct tracing_opts opts = { 0 };
@@ -208,6 +239,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_hidden_one_is_not_counted, setup, teardown),
 		cmocka_unit_test_setup_teardown(refused_if_the_guest_has_one_from_the_start, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(finds_task_switches, setup, teardown),
 		cmocka_unit_test_setup_teardown(none_is_needed, setup, teardown),
 	};
 

@@ -68,7 +68,12 @@ static struct ftrace_site sites[] = {
 	{ .ip = 0x2500, .name = "__sys_connect_file" }, /* the same address again */
 	{ .ip = 0x2600, .name = "getname", .module = "evil" },
 	{ .ip = 0x2700, .name = "security_socket_bind.isra.0" }, /* its arguments may be others */
+	{ .ip = 0x2800, .name = "wake_up_new_task", .module = "evil" },
+	{ .ip = 0x2900, .name = "wake_up_new_task" },
+	{ .ip = 0x2a00, .name = "release_task" },
 };
+#define WAKE_UP_NEW_TASK (ARRAY_SIZE(sites) - 2)
+#define RELEASE_TASK     (ARRAY_SIZE(sites) - 1)
 
 static const char *wanted;
 static bool has_uptr;
@@ -354,12 +359,39 @@ static void program_memory(void **state)
 	sys_arm_deinit(&arm);
 }
 
+static void followed(void **state)
+{
+	struct ftrace_site *exits = &sites[RELEASE_TASK];
+	struct err err = { 0 };
+	size_t n;
+
+	(void)state;
+	choose("openat");
+	n = arm.choice.n_what;
+	assert_int_equal(sys_arm_follow(&arm, NULL, &err), 0);
+	assert_int_equal(arm.choice.n_what, n + 2);
+	assert_int_equal(arm.choice.what[n].site, WAKE_UP_NEW_TASK);
+	assert_int_equal(arm.choice.what[n].what, AGENT_SITE_FORK);
+	assert_int_equal(arm.choice.what[n + 1].site, RELEASE_TASK);
+	assert_int_equal(arm.choice.what[n + 1].what, AGENT_SITE_EXIT);
+	exits->state = SITE_IN_USE;
+	assert_int_equal(sys_arm_follow(&arm, NULL, &err), -EBUSY);
+	assert_int_equal(err.code, ERR_CONFLICT);
+	assert_non_null(strstr(err.msg, "release_task() is in use by the guest's own tracing"));
+	exits->state = SITE_DISABLED;
+	assert_int_equal(sys_arm_follow(&arm, NULL, &err), -ENOENT);
+	assert_int_equal(err.code, ERR_FILTER_EMPTY);
+	exits->state = SITE_OK;
+	sys_arm_deinit(&arm);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers),   cmocka_unit_test(all),
 		cmocka_unit_test(few),       cmocka_unit_test(once),
 		cmocka_unit_test(no_member), cmocka_unit_test(program_memory),
+		cmocka_unit_test(followed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
