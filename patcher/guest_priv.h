@@ -29,6 +29,7 @@ struct guest_agent {
 	struct vm_view *view; /* of data */
 	bool graph; /* ftrace_graph_call jumps */
 	u32 graph_tracer; /* where: offset in text */
+	bool unsettled; /* see tracing_unsettled() */
 	bool graph_used; /* it may have, once: returns may lead through the agent */
 	struct graph *returns; /* see graph.h */
 	bool switches; /* task switches are told: see options.h */

@@ -12,6 +12,7 @@
 #include "patcher/guest_priv.h"
 #include "patcher/helpers.h"
 #include "patcher/options.h"
+#include "patcher/quiesce.h"
 #include "patcher/remains.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@
 #include <string.h>
 
 #define HEADER(member) offsetof(struct agent_header, member)
+#define WRITERS_NS     (10 * NSEC_PER_SEC)
 
 int tracing_claim(struct guest *g, struct err *err)
 {
@@ -45,6 +47,23 @@ int tracing_claim(struct guest *g, struct err *err)
 void tracing_release(struct guest *g)
 {
 	g->claimed = false;
+}
+
+void tracing_unsettled(struct guest *g)
+{
+	g->agent.unsettled = g->agent.loaded;
+}
+
+/* Context: the agent is off, nothing is armed. */
+static int wait_for_writers(struct guest *g, struct err *err)
+{
+	int rc;
+
+	if (!g->agent.unsettled)
+		return 0;
+	rc = quiesce_range(g, g->agent.text, g->agent.text + g->agent.text_bytes, WRITERS_NS, err);
+	g->agent.unsettled = rc != 0;
+	return rc;
 }
 
 static int set_u32(struct guest *g, size_t off, u32 v, struct err *err)
@@ -144,6 +163,8 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 		return rc;
 	g->agent.header.mode = opts->overwrite ? AGENT_MODE_OVERWRITE : AGENT_MODE_DISCARD;
 	rc = set_u32(g, HEADER(enabled), 0, err);
+	if (!rc)
+		rc = wait_for_writers(g, err);
 	if (!rc)
 		rc = set_u32(g, HEADER(mode), g->agent.header.mode, err);
 	if (!rc)

@@ -82,9 +82,18 @@ must_check int tracing_claim(struct guest *g, struct err *err);
 void tracing_release(struct guest *g);
 
 /**
+ * tracing_unsettled - records of the trace that ends were reserved and never written: somebody may be inside still
+ *
+ * Who was preempted there would write into a slot that is a later trace's by then, which waits for its own writer for
+ * ever. So the next tracing_prepare() waits until nobody is inside.
+ */
+void tracing_unsettled(struct guest *g);
+
+/**
  * tracing_prepare - agent in the guest, its tracer chosen, filters set; switched off, nothing armed
  *
- * Return: -EPERM (guest.integrity_guard) what watches the kernel's text is loaded; what agent_load(), options_write() and ftrace_update_ftrace_func() return. Undo: guest_detach().
+ * Return: -EPERM (guest.integrity_guard) what watches the kernel's text is loaded; -EBUSY (guest.text_busy) also:
+ * see tracing_unsettled(); what agent_load(), options_write() and ftrace_update_ftrace_func() return. Undo: guest_detach().
  */
 must_check int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err *err);
 

@@ -260,6 +260,19 @@ int trace_start(struct guest *g, const struct trace_opts *opts, struct trace **r
 	return 0;
 }
 
+/* Another trace may come. Context: no thread runs any more */
+static void release_guest(struct trace *t)
+{
+	struct drain_losses l;
+
+	drain_losses(t->drain, &l);
+	guest_lock(t->g);
+	if (l.torn || l.left || t->info.state == TRACE_FAILED)
+		tracing_unsettled(t->g);
+	tracing_release(t->g);
+	guest_unlock(t->g);
+}
+
 /* t->control held. */
 static int stop_trace(struct trace *t, struct err *err)
 {
@@ -294,9 +307,7 @@ static int stop_trace(struct trace *t, struct err *err)
 	trace_flush(t);
 	trace_update_losses(t);
 	trace_update_graph(t);
-	guest_lock(t->g);
-	tracing_release(t->g);
-	guest_unlock(t->g);
+	release_guest(t);
 	t->armed = false;
 	pthread_mutex_lock(&t->lock);
 	if (t->info.state == TRACE_RUNNING)
@@ -425,8 +436,8 @@ void trace_destroy(struct trace *t)
 		/* the next trace puts back what this one could not */
 		guest_lock(t->g);
 		tracing_off(t->g);
-		tracing_release(t->g);
 		guest_unlock(t->g);
+		release_guest(t);
 	}
 	trace_free(t);
 }

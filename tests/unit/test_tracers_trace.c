@@ -93,6 +93,7 @@ static void assert_all(u64 n)
 	assert_int_equal(i.state, TRACE_STOPPED);
 	assert_int_equal(i.n_lost, 0);
 	assert_int_equal(i.n_records, n);
+	assert_false(vm.unsettled);
 }
 
 static struct trace_record record(u64 seq)
@@ -168,6 +169,20 @@ static void nobody_looks_after_what_was_put_back(void **state)
 	assert_false(vm.late);
 }
 
+static void a_writer_that_is_still_inside_is_told(void **state)
+{
+	struct err err = { 0 };
+
+	(void)state;
+	assert_true(fake_put(AGENT_REC_FUNCTION, TEXT, 7));
+	fake_reserve();
+	assert_true(fake_put(AGENT_REC_FUNCTION, TEXT, 7));
+	assert_int_equal(trace_stop(t, &err), 0);
+	assert_int_equal(info().n_records, 2);
+	assert_int_equal(info().lost_torn, 1);
+	assert_true(vm.unsettled);
+}
+
 static void calls_that_never_return_come_into_the_stream(void **state)
 {
 	struct trace_record r;
@@ -236,6 +251,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_the_guest_had_for_itself_is_missed,
 						setup_no_sleep, teardown),
 		cmocka_unit_test_setup_teardown(nobody_looks_after_what_was_put_back, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(a_writer_that_is_still_inside_is_told, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(calls_that_never_return_come_into_the_stream, setup,
 						teardown),

@@ -63,6 +63,11 @@ static int io_write(void *arg, u64 off, const void *buf, size_t len)
 	return 0;
 }
 
+void fake_reserve(void)
+{
+	__atomic_fetch_add(&cpu0()->head, 1, __ATOMIC_RELEASE);
+}
+
 bool fake_put(u32 type, u64 ip, u32 pid)
 {
 	return fake_put_word(type, (TEXT & 0xffffffff) << 32 | (u32)ip, pid);
@@ -318,6 +323,12 @@ bool tracing_stack_stats(struct guest *g, struct tracing_stacks *ret)
 	(void)g;
 	*ret = (struct tracing_stacks){ 0 };
 	return true;
+}
+
+void tracing_unsettled(struct guest *g)
+{
+	(void)g;
+	vm.unsettled = true;
 }
 
 void tracing_off(struct guest *g)

@@ -29,6 +29,7 @@ struct fake_vm {
 	atomic_bool disarm_waits; /* until another waits for the lock */
 	atomic_bool disarmed, late; /* late: frames were collected after that */
 	atomic_bool off;
+	atomic_bool unsettled; /* tracing_unsettled() */
 	atomic_uint ns_per_tick;
 };
 extern struct fake_vm vm;
@@ -40,6 +41,9 @@ void fake_setup(void);
 bool fake_put(u32 type, u64 ip, u32 pid);
 /** fake_put_word - with this w1, instead of a function and its caller */
 bool fake_put_word(u32 type, u64 word, u32 pid);
+
+/** fake_reserve - a record that nobody writes */
+void fake_reserve(void);
 
 /** fake_nap - for those who wait */
 void fake_nap(void);

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+/* patcher/tracing.c: a writer of the trace before must not write into the next one's ring. */
+#include "patcher/tracing.h"
+
+#include "patcher/agent.h"
+#include "patcher/ftrace.h"
+#include "patcher/graph.h"
+#include "patcher/options.h"
+#include "patcher/quiesce.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define TEXT 0xffffffffc0400000ull
+
+/* The linker has these called instead: see CMakeLists.txt. */
+int __wrap_guest_check_alive(struct guest *g, struct err *err);
+int __wrap_guest_check_stays(struct guest *g, struct err *err);
+const struct kernel_module *__wrap_kernel_modules(const struct kernel *k);
+size_t __wrap_kernel_module_count(const struct kernel *k);
+int __wrap_agent_load(struct guest *g, struct err *err);
+int __wrap_agent_write_header(struct guest *g, size_t off, const void *v, size_t n,
+			      struct err *err);
+int __wrap_vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len);
+int __wrap_graph_settle(struct guest *g, struct err *err);
+int __wrap_options_write(struct guest *g, const struct tracing_opts *opts, struct err *err);
+int __wrap_ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err);
+int __wrap_quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *err);
+
+static struct {
+	struct guest g;
+	char done
+		[32]; /* in this order: o the agent is off, q looked who is inside, r a ring begins */
+	int inside;
+} vm;
+
+static void did(char what)
+{
+	size_t n = strlen(vm.done);
+
+	assert_true(n < sizeof(vm.done) - 1);
+	vm.done[n] = what;
+}
+
+int __wrap_guest_check_alive(struct guest *g, struct err *err)
+{
+	(void)g;
+	(void)err;
+	return 0;
+}
+
+int __wrap_guest_check_stays(struct guest *g, struct err *err)
+{
+	(void)g;
+	(void)err;
+	return 0;
+}
+
+const struct kernel_module *__wrap_kernel_modules(const struct kernel *k)
+{
+	(void)k;
+	return NULL;
+}
+
+size_t __wrap_kernel_module_count(const struct kernel *k)
+{
+	(void)k;
+	return 0;
+}
+
+int __wrap_agent_load(struct guest *g, struct err *err)
+{
+	(void)g;
+	(void)err;
+	return 0;
+}
+
+int __wrap_agent_write_header(struct guest *g, size_t off, const void *v, size_t n, struct err *err)
+{
+	u32 word;
+
+	(void)g;
+	(void)err;
+	memcpy(&word, v, MIN(n, sizeof(word)));
+	if (off == offsetof(struct agent_header, enabled) && !word)
+		did('o');
+	if (off == AGENT_CPU_OFF + offsetof(struct agent_cpu, tail))
+		did('r');
+	return 0;
+}
+
+int __wrap_vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len)
+{
+	(void)view;
+	(void)off;
+	memset(buf, 0, len);
+	return 0;
+}
+
+int __wrap_graph_settle(struct guest *g, struct err *err)
+{
+	(void)g;
+	(void)err;
+	return 0;
+}
+
+int __wrap_options_write(struct guest *g, const struct tracing_opts *opts, struct err *err)
+{
+	(void)g;
+	(void)opts;
+	(void)err;
+	return 0;
+}
+
+int __wrap_ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err)
+{
+	(void)g;
+	(void)offset;
+	(void)err;
+	return 0;
+}
+
+int __wrap_quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *err)
+{
+	(void)g;
+	(void)timeout_ns;
+	assert_int_equal(lo, TEXT);
+	assert_int_equal(hi, TEXT + 2 * PAGE_SIZE);
+	did('q');
+	return vm.inside ? err_set(err, vm.inside, ERR_GUEST_BUSY, lo, "inside") : 0;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&vm, 0, sizeof(vm));
+	vm.g.agent.loaded = true;
+	vm.g.agent.text = TEXT;
+	vm.g.agent.text_bytes = 2 * PAGE_SIZE;
+	vm.g.agent.header.nr_cpus = 1;
+	return 0;
+}
+
+static int prepare(void)
+{
+	const struct tracing_opts opts = { 0 };
+	struct err err = { 0 };
+
+	memset(vm.done, 0, sizeof(vm.done));
+	return tracing_prepare(&vm.g, &opts, &err);
+}
+
+static void all_was_written(void **state)
+{
+	(void)state;
+	assert_int_equal(prepare(), 0);
+	assert_string_equal(vm.done, "or");
+}
+
+static void a_writer_is_waited_for(void **state)
+{
+	(void)state;
+	tracing_unsettled(&vm.g);
+	assert_int_equal(prepare(), 0);
+	assert_string_equal(vm.done, "oqr");
+	assert_int_equal(prepare(), 0); /* once */
+	assert_string_equal(vm.done, "or");
+}
+
+static void as_long_as_it_is_inside_there_is_no_other_trace(void **state)
+{
+	(void)state;
+	tracing_unsettled(&vm.g);
+	vm.inside = -EBUSY;
+	assert_int_equal(prepare(), -EBUSY);
+	assert_string_equal(vm.done, "oq");
+	vm.inside = 0;
+	assert_int_equal(prepare(), 0);
+	assert_string_equal(vm.done, "oqr");
+}
+
+static void an_agent_that_is_gone_has_no_writers(void **state)
+{
+	(void)state;
+	vm.g.agent.loaded = false;
+	tracing_unsettled(&vm.g);
+	assert_int_equal(prepare(), 0);
+	assert_string_equal(vm.done, "or");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(all_was_written, setup),
+		cmocka_unit_test_setup(a_writer_is_waited_for, setup),
+		cmocka_unit_test_setup(as_long_as_it_is_inside_there_is_no_other_trace, setup),
+		cmocka_unit_test_setup(an_agent_that_is_gone_has_no_writers, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
