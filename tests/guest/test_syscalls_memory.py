@@ -10,6 +10,7 @@ from test_syscalls import Bed, finish, texts, trace
 from testlib import LONG, last_kernel, main
 from truth import attach
 
+TRACING = "/sys/kernel/tracing"
 FORKS = 200 if LONG else 50
 RACE_S = 10 if LONG else 1
 
@@ -136,6 +137,36 @@ def follow(b):
     assert len([c for c in calls if c["syscall"] == "sched_yield"]) == 40
 
 
+def taken(b):
+    """The guest's own kprobe has what tells of forks: that is said, and who was forked meanwhile is found."""
+    def kprobe(on):
+        b.g.run(f"echo {on} >{TRACING}/events/kprobes/hvf/enable")
+
+    b.g.run("mkfifo /tmp/go /tmp/on; "
+            f"sh -c 'read x </tmp/go; (read y </tmp/on; syscallmem fork {FORKS}) & wait' >/dev/null & "
+            "echo $! >/tmp/pid")
+    pid = int(b.g.run("cat /tmp/pid"))
+    b.g.run(f"echo 'p:hvf wake_up_new_task' >{TRACING}/kprobe_events")
+    kprobe(1)
+    status, problem = b.d.request("POST", "/v1/guests/g/traces", {"tracer": "syscalls", "pids": [pid],
+                                                                  "follow_forks": True})
+    assert status == 409 and problem["code"] == "conflict" and "own tracing" in problem["detail"], problem
+    kprobe(0)
+    t = trace(b, pids=[pid], follow_forks=True)
+    before = b.d.trace_info(t)
+    assert before["missed"] == [], before
+    kprobe(1)
+    b.d.wait_trace(t, lambda x: x["missed"] == ["forks"], 30)
+    b.g.run("echo >/tmp/go; sleep 0.5")
+    kprobe(0)
+    b.d.wait_trace(t, lambda x: x["functions"] == before["functions"], 30)
+    b.g.run(f"echo >{TRACING}/kprobe_events; echo >/tmp/on; "
+            f"while kill -0 {pid} 2>/dev/null; do sleep 0.1; done; rm /tmp/go /tmp/on", 120)
+    calls, info = finish(b, t)
+    asked = [c for c in of(calls, "syscallmem") if c["syscall"] == "getppid"]
+    assert len(asked) == FORKS and info["missed"] == ["forks"], (len(asked), info)
+
+
 def whose(b):
     """By user, cgroup, name of the task and path; each call says them."""
     b.g.run("mkdir -p /tmp/cg && mount -t cgroup2 none /tmp/cg && mkdir -p /tmp/cg/one")
@@ -220,12 +251,15 @@ def of_32_bits(b):
     assert not others, others[0]
 
 
+STEPS = [memory, execs, raw, interrupted, follow, whose, unmapped, of_32_bits] + [taken] * LONG
+
+
 @last_kernel
 def test_memory(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)
         b = Bed(g, d)
-        for step in (memory, execs, raw, interrupted, follow, whose, unmapped, of_32_bits):
+        for step in STEPS:
             print(f"{flavour}: {step.__name__}")
             step(b)
         all_given_back(g, d, truth, sites)
