@@ -103,7 +103,7 @@ Or with:
   {cli} ls
   {cli} functions quickstart 'tcp_*'
   {cli} trace quickstart -l 'vfs_*' -l 'do_sys_open*' --duration 5
-  {cli} record quickstart -l 'tcp_*' --duration 5 -o out.hvf
+  {cli} record quickstart -l 'tcp_*' --duration 5 -o out.hvft
   curl --unix-socket {d.socket} http://localhost/v1/guests
   curl --unix-socket {d.socket} http://localhost/v1/guests/quickstart
 

@@ -258,7 +258,7 @@ var ve,vr,Ju,wn,Ro,Sl,yr,bl,br,Vo,Oo,Xu,Is=Symbol.for("pv"),Ml={},Tl=[],Zu=/^m(i
 			${k.map((E,R)=>{let X=x(E.node),L=E.w*d;return $`<div id=${`flame-${R}`} key=${R} role="treeitem" aria-level=${E.level-y+1}
 					aria-selected=${E.node===V}
 					tabindex=${E===D?0:-1} class=${A(E,X)}
-					aria-label=${`${X}, ${me(E.node.value)}, ${Vn(E.node.value,b)}, ${Ee(E.node.count,"call")}`}
+					aria-label=${`${X}, ${me(E.node.value)}, ${Vn(E.node.value,b)}${E.node.depth>1?`, ${Ee(E.node.count,"call")}`:""}`}
 					style=${{left:`${E.x*100}%`,width:`calc(${E.w*100}% - 1px)`,top:`${(E.level-y)*22}px`}}
 					onMouseEnter=${()=>p(E.node)} onFocus=${()=>p(E.node)} onClick=${()=>i(E.node)}>${L>28?X:""}</div>`})}
 		</div></div>

@@ -114,7 +114,7 @@ export function FlameView({ live, trace }) {
 				return html`<div id=${`flame-${i}`} key=${i} role="treeitem" aria-level=${b.level - up + 1}
 					aria-selected=${b.node === node}
 					tabindex=${b === current ? 0 : -1} class=${look(b, name)}
-					aria-label=${`${name}, ${duration(b.node.value)}, ${percent(b.node.value, total)}, ${plural(b.node.count, "call")}`}
+					aria-label=${`${name}, ${duration(b.node.value)}, ${percent(b.node.value, total)}${b.node.depth > 1 ? `, ${plural(b.node.count, "call")}` : ""}`}
 					style=${{ left: `${b.x * 100}%`, width: `calc(${b.w * 100}% - 1px)`, top: `${(b.level - up) * 22}px` }}
 					onMouseEnter=${() => setFocus(b.node)} onFocus=${() => setFocus(b.node)} onClick=${() => setZoom(b.node)}>${px > 28 ? name : ""}</div>`;
 			})}
