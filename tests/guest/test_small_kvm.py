@@ -82,7 +82,7 @@ def check_everything(d, g):
         n, ns, wrote = (after[k] - before[k] for k in ("count", "total_ns", "write_total_ns"))
         print(f"{tracer}: armed in {n} stop windows, {ns / 1e6:.1f} ms together, "
               f"{wrote / 1e6:.2f} ms of it for writing")
-        g.do("open 5")
+        g.do("open 5", 300)  # every function traced, each emulated, on a busy host
         d.stop_trace(t)
         info = d.trace_info(t)
         print(f"{tracer}: {info['functions']} functions, {info['records']} records, {info['lost']} lost")
