@@ -132,7 +132,8 @@ static int wait_all_out(struct machine *m, u64 end, struct err *err)
 	if (m->n_out < m->n_vcpus)
 		return err_set(
 			err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
-			"%u of %u vCPUs did not leave the guest in time: a tracer may hold them",
+			"%u of %u vCPUs did not leave the guest in time: a tracer may hold them, "
+			"or a console that nobody reads",
 			m->n_vcpus - m->n_out, m->n_vcpus);
 	return 0;
 }
