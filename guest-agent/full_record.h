@@ -65,30 +65,35 @@ __attribute__((noinline)) static agent_s64 reserve_later(const struct call *c, a
 	return NO_INDEX;
 }
 
-/* Index of the first of @n records of ours; NO_INDEX: no room, or too much traffic. */
-static always_inline agent_s64 reserve_slots(const struct call *c, agent_u32 n)
+/* *at_ret: index of the first of @n records of ours. False: no room, or too much traffic. */
+static always_inline bool reserve_slots(const struct call *c, agent_u32 n, agent_s64 *at_ret)
 {
-	agent_s64 at;
+	agent_u64 at;
 	bool full;
 
 	if (unlikely(c->h->mode != AGENT_MODE_DISCARD)) {
-		at = (agent_s64)__atomic_fetch_add(&c->cpu->head, n, __ATOMIC_SEQ_CST);
-	} else if (unlikely(!try_reserve(c, n, &full, (agent_u64 *)&at))) {
-		at = reserve_later(c, n);
-		if (at < 0)
-			return NO_INDEX;
+		at = __atomic_fetch_add(&c->cpu->head, n, __ATOMIC_SEQ_CST);
+	} else if (unlikely(!try_reserve(c, n, &full, &at))) {
+		agent_s64 later = reserve_later(c, n);
+
+		if (later == NO_INDEX)
+			return false;
+		at = (agent_u64)later;
 	}
 	/* name the task again with the next record */
-	if (unlikely(((agent_u64)(at - 1) ^ (agent_u64)(at + n - 1)) >= AGENT_COMM_PERIOD))
+	if (unlikely(((at - 1) ^ (at + n - 1)) >= AGENT_COMM_PERIOD))
 		WRITE_ONCE(c->cpu->last_pid, ~0u);
-	return at;
+	*at_ret = (agent_s64)at;
+	return true;
 }
 
 _Static_assert(!(AGENT_COMM_PERIOD & (AGENT_COMM_PERIOD - 1)), "bits above it say which period");
 
 __attribute__((noinline)) static agent_s64 reserve(const struct call *c, agent_u32 n)
 {
-	return reserve_slots(c, n);
+	agent_s64 at;
+
+	return reserve_slots(c, n, &at) ? at : NO_INDEX;
 }
 
 /*
@@ -252,36 +257,50 @@ static bool is_call32(const struct call *c)
 	       (at && (agent_u32)peek(c->task + at) & AGENT_TS_COMPAT);
 }
 
-/* The task's own credentials are changed by nobody else. */
-static agent_u32 task_uid(const struct call *c)
+/* The object that the pointer at @at + @off leads to; 0: to none of the kernel's. */
+static always_inline agent_u64 leads_to(agent_u64 half, agent_u64 at, agent_u32 off)
 {
-	const struct agent_where *w = &c->h->where;
-	agent_u64 cred = w->task_cred ? peek(c->task + w->task_cred) : 0;
+	agent_u64 p = peek(at + off);
 
-	return in_kernel(c, cred) ? (agent_u32)peek(cred + w->cred_uid) : 0xffffffff;
+	return likely(p >= half && p < -(agent_u64)CAPTURE_TOP) ? p : 0;
+}
+
+/* The task's own credentials are changed by nobody else. */
+static always_inline agent_u32 task_uid(const struct call *c)
+{
+	const struct agent_header *h = c->h;
+	agent_u64 cred;
+
+	if (unlikely(!h->where.task_cred))
+		return 0xffffffff;
+	cred = leads_to(h->kernel_half, c->task, h->where.task_cred);
+	return likely(cred) ? (agent_u32)peek(cred + h->where.cred_uid) : 0xffffffff;
 }
 
 /*
  * Its group, and what that hangs on, may be taken away at any time, and are freed after a grace period:
  * without interrupts there is no end of that.
  */
-static agent_u32 task_cgroup(const struct call *c)
+static always_inline agent_u32 task_cgroup(const struct call *c)
 {
-	const struct agent_where *w = &c->h->where;
-	agent_u64 p, id = 0, saved = 0;
+	const struct agent_header *h = c->h;
+	agent_u64 p, half = h->kernel_half, saved = 0;
+	agent_u32 id = 0;
 
-	if (!w->task_cgroups)
+	if (unlikely(!h->where.task_cgroups))
 		return 0;
 	if (!c->gate) /* where it is open there are none anyway */
 		saved = irq_save();
-	p = peek(c->task + w->task_cgroups);
-	p = in_kernel(c, p) ? peek(p + w->css_set_cgroup) : 0;
-	p = in_kernel(c, p) ? peek(p + w->cgroup_node) : 0;
-	if (in_kernel(c, p))
-		id = peek(p + w->node_id);
+	p = leads_to(half, c->task, h->where.task_cgroups);
+	if (likely(p))
+		p = leads_to(half, p, h->where.css_set_cgroup);
+	if (likely(p))
+		p = leads_to(half, p, h->where.cgroup_node);
+	if (likely(p))
+		id = (agent_u32)peek(p + h->where.node_id);
 	if (!c->gate)
 		irq_restore(saved);
-	return (agent_u32)id;
+	return id;
 }
 
 static agent_u64 who(const struct call *c)
@@ -370,10 +389,13 @@ static always_inline void put_piece(struct room *m, const struct piece *p)
 static always_inline void put_args(struct room *m, const struct call *c, agent_u64 regs,
 				   agent_u32 n)
 {
-	bool is32 = c->what & AGENT_SITE_SYSCALL32;
-	const agent_u16 *at = c->h->syscall_regs[is32];
-	agent_u64 low36 = data_low36(m, AGENT_DATA_ARG), mask = is32 ? 0xffffffff : ~0ull;
+	const agent_u16 *at = c->h->syscall_regs[0];
+	agent_u64 low36 = data_low36(m, AGENT_DATA_ARG), mask = ~0ull;
 
+	if (unlikely(c->what & AGENT_SITE_SYSCALL32)) {
+		at = c->h->syscall_regs[1];
+		mask = 0xffffffff;
+	}
 	for (; n; n--, at++, low36 += NEXT_CONTEXT)
 		put_low36(m, low36, peek(regs + *at) & mask);
 }
@@ -398,8 +420,7 @@ __attribute__((noinline)) static bool record_syscall(const struct call *c, agent
 		n = AGENT_MAX_ARGS;
 	if (unlikely(!regs))
 		n = 0;
-	at = reserve_slots(c, 1 + n + nr + is_who + (p ? piece_slots(p) : 0));
-	if (unlikely(at < 0)) {
+	if (unlikely(!reserve_slots(c, 1 + n + nr + is_who + (p ? piece_slots(p) : 0), &at))) {
 		count(&c->cpu->lost);
 		return false;
 	}
@@ -447,10 +468,10 @@ static bool record_call(const struct call *c, agent_u32 type, agent_u32 parent,
 /* As a record of its own, whose context is the call's: it has none. False: there is no room. */
 static always_inline bool record_piece_here(const struct call *c, const struct piece *p)
 {
-	agent_s64 at = reserve_slots(c, 1 + piece_slots(p));
 	struct room m;
+	agent_s64 at;
 
-	if (unlikely(at < 0)) {
+	if (unlikely(!reserve_slots(c, 1 + piece_slots(p), &at))) {
 		count(&c->cpu->lost);
 		return false;
 	}
@@ -465,27 +486,23 @@ __attribute__((noinline)) static bool record_piece(const struct call *c, const s
 	return record_piece_here(c, p);
 }
 
-/* What @p has, @max bytes at most; of a string in as many records as it takes. */
-static void record_pieces(const struct call *c, struct piece *p, bool is_string, agent_u32 max)
+/* At most @max of a string, in pieces. */
+__attribute__((noinline)) static void record_long(const struct call *c, struct piece *p,
+						  agent_u32 max)
 {
 	agent_u32 done = 0, n;
-	bool more;
+	bool whole;
 
-	if (is_string && max > AGENT_STRING_MAX)
-		max = AGENT_STRING_MAX;
 	do {
-		p->n = n = piece_of(max - done);
-		more = false;
-		if (likely(is_string)) {
-			p->n = string_len(p->from, n);
-			more = p->n == n;
-			p->there = more ? AGENT_CAPTURE_UNKNOWN : done + p->n;
-		}
-		if (!record_piece_here(c, p))
-			return;
+		n = piece_of(max - done);
+		p->n = string_len(p->from, n);
+		whole = p->n < n;
 		done += p->n;
+		p->there = whole ? done : AGENT_CAPTURE_UNKNOWN;
+		if (!record_piece(c, p))
+			return;
 		p->from += p->n;
-	} while (more && done < max);
+	} while (!whole && done < max);
 }
 
 /*
@@ -498,6 +515,7 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 	const struct agent_capture *p = &c->h->captures[number % AGENT_MAX_CAPTURES];
 	agent_u32 max = p->max_bytes, there = AGENT_CAPTURE_UNKNOWN;
 	agent_u64 from = base, key = 0;
+	struct piece piece;
 
 	if (!in_kernel(c, base))
 		return;
@@ -514,27 +532,17 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 	if (!in_kernel(c, from))
 		return;
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	record_pieces(
-		c, &(struct piece){ .program = number, .there = there, .key = key, .from = from },
-		p->flags & AGENT_CAPTURE_STRING, max < there ? max : there);
-}
-
-__attribute__((noinline)) static void record_switch(struct call *c, agent_u64 prev)
-{
-	agent_u64 low36;
-	agent_s64 at;
-
-	/* a clone of the function might have lost its parameter: then nobody ran before */
-	if (unlikely((prev ^ c->task) >> 63 || prev & 7))
-		prev = c->task;
-	name_task(c->cpu, c->cpu_no, c->task, c->pid);
-	low36 = record_low36(c->task, c->pid, AGENT_REC_SWITCH);
-	c->tsc = rdtsc();
-	at = reserve(c, 1);
-	if (unlikely(at < 0))
-		count(&c->cpu->lost);
-	else
-		store(c, at, task_pid(prev), low36);
+	max = max < there ? max : there;
+	piece = (struct piece){ number, there, piece_of(max), key, from };
+	if (likely(p->flags & AGENT_CAPTURE_STRING)) {
+		there = string_len(from, piece.n);
+		if (unlikely(there == piece.n)) {
+			record_long(c, &piece, max < AGENT_STRING_MAX ? max : AGENT_STRING_MAX);
+			return;
+		}
+		piece.n = piece.there = there;
+	}
+	record_piece_here(c, &piece);
 }
 
 /* As it stands in a GRAPH_RETURN: see AGENT_DURATION_BITS. */
@@ -562,8 +570,7 @@ static void record_return(struct call *c, const struct agent_frame *f, agent_u64
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	low36 = low36_of(c, AGENT_REC_GRAPH_RETURN);
 	n += !!(state & AGENT_FRAME_THRESHOLD) + !!(state & AGENT_FRAME_RETVAL);
-	at = reserve_slots(c, n + stack_words(c));
-	if (unlikely(at < 0)) {
+	if (unlikely(!reserve_slots(c, n + stack_words(c), &at))) {
 		count(&c->cpu->lost);
 		count(&c->cpu->lost_returns);
 		return;

@@ -57,6 +57,24 @@ __attribute__((noinline)) static bool pid_chosen(const struct call *c)
 	return false;
 }
 
+static void record_switch(struct call *c, agent_u64 prev)
+{
+	agent_u64 low36;
+	agent_s64 at;
+
+	/* a clone of the function might have lost its parameter: then nobody ran before */
+	if (unlikely((prev ^ c->task) >> 63 || prev & 7))
+		prev = c->task;
+	name_task(c->cpu, c->cpu_no, c->task, c->pid);
+	low36 = record_low36(c->task, c->pid, AGENT_REC_SWITCH);
+	c->tsc = rdtsc();
+	at = reserve(c, 1);
+	if (unlikely(at < 0))
+		count(&c->cpu->lost);
+	else
+		store(c, at, task_pid(prev), low36);
+}
+
 /* What a site has that is no call of its own. */
 #define SITE_EVENTS (AGENT_SITE_FORK | AGENT_SITE_EXIT | AGENT_SITE_SWITCH)
 

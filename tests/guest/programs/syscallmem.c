@@ -10,7 +10,7 @@
  *                          prints how often it was found, was not, and was not there
  *   syscallmem fork N      N children that call getppid() once, each a child of the one before
  *   syscallmem uid N       getppid() as this user
- *   syscallmem cost N WHAT  N of getppid, write, openat, which finds nothing, or open: openat() and close(); prints
+ *   syscallmem cost N WHAT  N of getppid, write, openat, which fails, or open: openat() and close(); prints
  *                           the ns that they took of its processor, and of the clock, without the N / 10 before
  */
 #include <errno.h>
@@ -301,7 +301,7 @@ static int calls(int n, const char *kind, int fd)
 		else if (*kind == 'w')
 			syscall(SYS_write, fd, buf, sizeof(buf));
 		else if (fails)
-			syscall(SYS_openat, AT_FDCWD, "/dev/nul", O_RDONLY, 0);
+			syscall(SYS_openat, -1, "dev/null", O_RDONLY, 0);
 		else if (i & 1)
 			syscall(SYS_close, fd);
 		else
