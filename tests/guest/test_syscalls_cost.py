@@ -29,7 +29,8 @@ tracer leaves the guest in a call.
 Rings of all are large enough for nothing to be lost, which would be cheaper; that nothing was is looked at.
 
 The work: getppid(), which points to nothing; write() of 64 bytes to /dev/null; "openat" below a descriptor
-that is none, so that the path is read and little else done; "open": openat() and close() of /dev/null in turns.
+that is none, so that the path is read and little else done; "open": openat() and close() of /dev/null in
+turns.
 
 What each records: ours number, arguments, result, times, task, user, cgroup, and what arguments point to: of
 write() the first 32 bytes, of openat() the path. raw of ours and raw_syscalls: number, arguments, result,

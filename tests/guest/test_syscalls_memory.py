@@ -13,6 +13,7 @@ from truth import attach
 TRACING = "/sys/kernel/tracing"
 FORKS = 200 if LONG else 50
 RACE_S = 10 if LONG else 1
+RACE_RECORDS = 1 << (22 if LONG else 20)
 
 # what a call's arguments show, the first of that name whose others are as given
 MEMORY = [
@@ -191,7 +192,7 @@ def whose(b):
 
 def unmapped(b):
     """Its page comes and goes while the call runs: the path is what the kernel used, and nobody faults."""
-    t = trace(b, ["openat", "write"])
+    t = trace(b, ["openat", "write"], buffer_records=RACE_RECORDS)
     found, missing, fault = map(int, b.g.run(f"syscallmem unmap {RACE_S}", 60).split())
     calls, info = finish(b, t)
     mine = of(calls, "syscallmem")
