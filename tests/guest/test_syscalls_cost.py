@@ -8,7 +8,7 @@ and into a file; and strace.
 How it is counted: in instructions of the guest. It has one vCPU, under QEMU's -icount: its clocks, the TSC
 among them, go one nanosecond an instruction and stand still while it is paused. So the program's own
 clock_gettime() before and after its loop says what a call takes, with all of the tracer that runs in the
-calling task, and comes out the same to a few in a thousand each time.
+calling task, and comes out the same to a few in a thousand of the whole call each time.
  - "program", CLOCK_THREAD_CPUTIME_ID: the task alone. Interrupts that come meanwhile are in it, as Linux
    charges them to whom they hit: the timer's, the same for all, and those that a tracer causes, as to wake
    its reader. Other tasks are not, be they the tool's recorder on the same vCPU or, for strace, the tracer
