@@ -139,12 +139,14 @@ int guest_check_alive(struct guest *g, struct err *err)
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s ended", g->target);
 	}
 	vm_check_ram(g->vm);
-	same = guest_same_kernel(g);
+	/* one without KASLR and stack canaries looks the same in its next life: what was proven once stays so */
+	same = !g->rebooted && guest_same_kernel(g);
 	if (same && !g->restored && remains_agent_stays(g))
 		return 0;
 	if (!can_be_read(g)) /* nothing is forgotten: what it left is noted once it has ended */
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM of %s is ending", g->target);
 	g->restored = same;
+	g->rebooted = !same;
 	if (same && journal_outstanding(g->journal)) /* until its memory was looked at */
 		left_note(g);
 	graph_forget(g);
@@ -422,6 +424,7 @@ int guest_renew(struct guest *g, struct err *err)
 		vm_set_root(g->vm, loc->root, loc->levels);
 		return rc;
 	}
+	g->rebooted = false;
 	free(g->vmcoreinfo);
 	g->vmcoreinfo = NULL;
 	forget_baseline(g);

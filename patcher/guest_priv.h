@@ -64,6 +64,7 @@ struct guest {
 	double window_ns; /* and of the window itself: of stopping and letting go */
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */
+	bool rebooted; /* it runs another kernel than @k; until guest_renew() */
 	bool restored; /* its memory was put back to an earlier time: see remains.h; until guest_renew() */
 	u64 find_ns, lend_ns;
 	u64 returns_restored; /* by the last agent_unload() */
