@@ -13,6 +13,7 @@
 #include <linux/rtnetlink.h>
 #include <linux/sock_diag.h>
 #include <linux/unix_diag.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -310,6 +311,14 @@ static bool same_file(const struct stat *st, const struct proc_map *map)
 	       minor(st->st_dev) == map->minor;
 }
 
+/* No inode: the other end is gone, or whoever listens has not accepted the connection yet. */
+static int without_inode(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = 0 };
+
+	return poll(&p, 1, 0) > 0 && (p.revents & POLLHUP) ? -ENOTCONN : -EAGAIN;
+}
+
 /* Inode number of the socket that @fd is connected to. */
 static int peer_inode(int fd, u32 *ret)
 {
@@ -360,7 +369,7 @@ static int peer_inode(int fd, u32 *ret)
 	for (; RTA_OK(a, left); a = RTA_NEXT(a, left)) {
 		if (a->rta_type == UNIX_DIAG_PEER && RTA_PAYLOAD(a) >= sizeof(*ret)) {
 			memcpy(ret, RTA_DATA(a), sizeof(*ret));
-			return 0;
+			return *ret ? 0 : without_inode(fd);
 		}
 	}
 	return -ENOTCONN;

@@ -64,7 +64,8 @@ bool proc_blocks_signal(pid_t pid, int sig);
  *
  * By what the kernel says of the socket (sock_diag(7), UDIAG_SHOW_PEER), not by what the peer says.
  * Return: 1, 0; -ENOENT this kernel has no way to tell; -EACCES its descriptors cannot be seen; -ESRCH it has ended;
- * -ENOTCONN nobody holds it; another errno when the kernel did not tell, as where AF_NETLINK may not be used.
+ * -ENOTCONN nobody holds it any more; -EAGAIN nobody has accepted it yet; another errno when the kernel did not tell,
+ * as where AF_NETLINK may not be used.
  */
 must_check int proc_holds_peer(pid_t pid, int fd);
 

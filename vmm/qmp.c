@@ -47,41 +47,6 @@ struct qmp {
 		silent; /* the last command got no answer in time, or there is no connection for one */
 };
 
-ssize_t qmp_scan_object(struct qmp_scan *scan, const char *data, size_t len)
-{
-	while (scan->pos < len) {
-		char c = data[scan->pos++];
-
-		if (scan->in_string) {
-			if (scan->escaped)
-				scan->escaped = false;
-			else if (c == '\\')
-				scan->escaped = true;
-			else if (c == '"')
-				scan->in_string = false;
-			continue;
-		}
-		if (!scan->started) {
-			if (c == ' ' || c == '\t' || c == '\r' || c == '\n')
-				continue;
-			if (c != '{')
-				return -EPROTO;
-			scan->started = true;
-			scan->depth = 1;
-			continue;
-		}
-		if (c == '"') {
-			scan->in_string = true;
-		} else if (c == '{' || c == '[') {
-			scan->depth++;
-		} else if (c == '}' || c == ']') {
-			if (--scan->depth == 0)
-				return (ssize_t)scan->pos;
-		}
-	}
-	return 0;
-}
-
 /* 0 when @events came; -ETIMEDOUT. */
 static int wait_fd(int fd, short events, u64 deadline)
 {
@@ -366,34 +331,49 @@ static int connect_path(const char *path, int *ret, struct err *err)
 	return 0;
 }
 
+static int no_other(struct err *err, const struct err *why)
+{
+	return err_set(err, why->no == -ETIMEDOUT ? why->no : -ENOTCONN, why->code, 0,
+		       "QEMU closed its monitor, and there is no other connection: %s", why->msg);
+}
+
 /* The monitor closed the connection. Its process may be about to end; if not, another connection is made. */
 static int connect_again(struct qmp *q, struct err *err)
 {
 	struct err why = { 0 };
 	int fd = -1;
-	int rc;
 
 	if (!q->peer || !q->peer->lives(q->peer_arg, 0))
 		return closed(q, err);
-	rc = connect_path(q->path, &fd, &why);
-	if (rc == 0)
-		rc = q->peer->check(q->peer_arg, fd, &why);
-	if (rc < 0) {
-		if (fd >= 0)
-			close(fd);
-		return err_set(err, rc == -ETIMEDOUT ? rc : -ENOTCONN,
-			       rc == -ETIMEDOUT ? ERR_VMM_TIMEOUT : ERR_VMM_PROTOCOL, 0,
-			       "QEMU closed its monitor, and there is no other connection: %s",
-			       why.msg);
-	}
+	if (connect_path(q->path, &fd, &why) < 0)
+		return no_other(err, &why);
 	close(q->fd);
 	q->fd = fd;
 	q->phase = PHASE_GREETING;
 	q->in.len = 0;
 	q->scan = (struct qmp_scan){ 0 };
 	q->owed = q->dead = false;
-	log_info("connected to %s again", q->path);
 	return 0;
+}
+
+/*
+ * Whoever greets has accepted the connection, and not before that the kernel can tell who holds the other end. What is
+ * somebody else's is told nothing, nor waited for.
+ */
+static int greet_again(struct qmp *q, u64 deadline, struct err *err)
+{
+	struct err why = { 0 };
+	int rc = await_greeting(q, deadline, err);
+	int whose = rc == -ESRCH ? 0 : q->peer->check(q->peer_arg, q->fd, &why);
+
+	if (whose == -ENODEV || (whose < 0 && rc == 0)) {
+		q->dead = true;
+		shutdown(q->fd, SHUT_RDWR);
+		return no_other(err, &why);
+	}
+	if (rc == 0)
+		log_info("connected to %s again", q->path);
+	return rc;
 }
 
 /*
@@ -413,9 +393,11 @@ static int make_ready(struct qmp *q, u64 deadline, struct err *err)
 		return rc;
 	}
 	rc = q->dead ? connect_again(q, err) : 0;
-	if (rc == 0)
-		rc = await_greeting(q, deadline, err);
 	if (rc < 0 || q->phase == PHASE_READY)
+		return rc;
+	/* a peer is known after the first greeting */
+	rc = q->peer ? greet_again(q, deadline, err) : await_greeting(q, deadline, err);
+	if (rc < 0)
 		return rc;
 	rc = send_command(q, "qmp_capabilities", NULL, deadline, err);
 	if (rc < 0)

@@ -48,7 +48,10 @@ void qmp_close(struct qmp *q);
 /* Whose monitor it is; for connections that are lost while that lives. */
 struct qmp_peer {
 	bool (*lives)(void *arg, int wait_ms); /* and goes on to for so long */
-	/* @fd: another connection to the same path. Return: 0; an error: it is somebody else's by now */
+	/*
+	 * @fd: another connection to the same path, which was accepted. Return: 0; -ENODEV it is somebody else's by
+	 * now; another error: that cannot be told
+	 */
 	int (*check)(void *arg, int fd, struct err *err);
 };
 
@@ -92,8 +95,10 @@ must_check int qmp_open_transport(const struct qmp_transport *t, void *arg, stru
  *
  * Context: any thread; serialised by a lock.
  * Return: 0; -EPROTO QEMU answered with an error, or with nonsense (vmm.protocol); -ETIMEDOUT;
- * -ESRCH the monitor is closed (vmm.gone); -ENOTCONN its transport is away, or its connection was lost and is not
- * there again yet (vmm.protocol); -ENOMEM. While an answer is owed, nothing is sent: that is waited for first.
+ * -ESRCH the monitor is closed (vmm.gone); -ENOTCONN its transport is away, its connection was lost just now
+ * (vmm.protocol), or it was before and there is no other: nobody listens (target.no_socket), somebody else does
+ * (target.not_a_vmm), or why that is not known; -ENOMEM. While an answer is owed, nothing is sent: that is waited for
+ * first.
  */
 must_check int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret,
 			   u64 timeout_ns, struct err *err);

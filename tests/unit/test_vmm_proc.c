@@ -18,6 +18,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -66,6 +67,29 @@ static void other_end_of_a_socket(void **state)
 	close(pair[1]);
 	assert_true(proc_holds_peer(getpid(), pair[0]) <= 0);
 	close(pair[0]);
+}
+
+/* The kernel knows no other end then; that is not another process's. */
+static void a_connection_that_waits(void **state)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(addr);
+	int listener, fd, accepted;
+
+	(void)state;
+	listener = socket(AF_UNIX, SOCK_STREAM, 0);
+	fd = socket(AF_UNIX, SOCK_STREAM, 0);
+	/* autobind, unix(7): in no folder */
+	assert_int_equal(bind(listener, (struct sockaddr *)&addr, sizeof(sa_family_t)), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &len), 0);
+	assert_int_equal(connect(fd, (struct sockaddr *)&addr, len), 0);
+	assert_int_equal(proc_holds_peer(getpid(), fd), -EAGAIN);
+	accepted = accept(listener, NULL, NULL);
+	assert_int_equal(proc_holds_peer(getpid(), fd), 1);
+	close(accepted);
+	close(listener);
+	close(fd);
 }
 
 /* As under a service manager that leaves no AF_NETLINK: @no is what socket(2) fails with. */
@@ -200,6 +224,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(other_end_of_a_socket),
+		cmocka_unit_test(a_connection_that_waits),
 		cmocka_unit_test(who_may_not_be_asked),
 		cmocka_unit_test(words_of_a_command_line),
 		cmocka_unit_test(files_and_signals),
