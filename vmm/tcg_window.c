@@ -36,6 +36,7 @@
 #define WRITE_NS   (10 * NSEC_PER_SEC)
 #define RESUME_NS  (10 * NSEC_PER_SEC)
 #define GRACE_NS   (2 * NSEC_PER_SEC) /* the child answers by then, or is lost */
+#define TRIES      2 /* the next command has a connection made again that was lost */
 #define BUSY_NS    (3 * NSEC_PER_SEC) /* for the child of a daemon that has just died */
 
 struct tcg_window {
@@ -139,20 +140,32 @@ static int guest_runs(struct qmp *q, bool *paused_ret, struct err *err)
  */
 static int ensure_running(struct qmp *q, struct err *err)
 {
-	bool paused = false;
-	int rc = guest_runs(q, &paused, err);
+	int rc = -ENOTCONN;
 
-	if (rc != 0 || !paused)
-		return MIN(rc, 0);
-	log_warn("the guest was still paused after a window; letting it go on");
-	return qmp_command(q, "cont", NULL, NULL, QMP_NS, err);
+	for (int i = 0; i < TRIES && rc == -ENOTCONN; i++) {
+		bool paused = false;
+
+		rc = guest_runs(q, &paused, err);
+		if (rc > 0 || (rc == 0 && !paused))
+			return 0;
+		if (rc < 0)
+			continue;
+		log_warn("the guest was still paused after a window; letting it go on");
+		rc = qmp_command(q, "cont", NULL, NULL, QMP_NS, err);
+	}
+	return rc;
 }
 
 static int close_stub(struct qmp *q, struct err *err)
 {
-	_cleanup_free_ char *text = NULL;
+	int rc = -ENOTCONN;
 
-	return qmp_hmp(q, "gdbserver none", -1, &text, QMP_NS, err);
+	for (int i = 0; i < TRIES && rc == -ENOTCONN; i++) {
+		_cleanup_free_ char *text = NULL;
+
+		rc = qmp_hmp(q, "gdbserver none", -1, &text, QMP_NS, err);
+	}
+	return rc;
 }
 
 /* The stub is on a path of ours: 0 it was abandoned and is gone now; -EAGAIN somebody has it. */
@@ -252,10 +265,8 @@ static int make_dir(struct tcg_window *w, struct err *err)
 	return 0;
 }
 
-static void drop_dir(struct tcg_window *w)
+static void leave_dir(struct tcg_window *w)
 {
-	if (w->dir[0])
-		remove_dir(w->tmp, w->dir);
 	w->dir[0] = '\0';
 	if (w->tmp >= 0)
 		close(w->tmp);
@@ -263,6 +274,13 @@ static void drop_dir(struct tcg_window *w)
 	if (w->lock >= 0)
 		close(w->lock);
 	w->lock = -1;
+}
+
+static void drop_dir(struct tcg_window *w)
+{
+	if (w->dir[0])
+		remove_dir(w->tmp, w->dir);
+	leave_dir(w);
 }
 
 static int open_stub(struct tcg_window *w, struct err *err)
@@ -465,13 +483,21 @@ int tcg_window_write(struct tcg_window *w, const struct vm_phys_text *text, size
 void tcg_window_destroy(struct tcg_window *w)
 {
 	struct err err = { 0 };
+	int rc;
 
 	if (!w)
 		return;
 	if (w->sock >= 0)
 		close(w->sock);
-	if (w->stub_open && close_stub(w->q, &err) < 0 && err.no != -ESRCH)
-		log_warn("cannot close the gdbstub of QEMU %d: %s", (int)w->pid, err.msg);
-	drop_dir(w);
+	rc = w->stub_open ? close_stub(w->q, &err) : 0;
+	if (rc == 0 || rc == -ESRCH) {
+		drop_dir(w);
+	} else {
+		/* with its lock, which says to the next tcg_window_check() whose it was */
+		log_warn("cannot close the gdbstub of QEMU %d, which stays in %s until the guest "
+			 "is attached again: %s",
+			 (int)w->pid, w->dir, err.msg);
+		leave_dir(w);
+	}
 	free(w);
 }
