@@ -391,6 +391,16 @@ void qemu_detach(struct vm *vm)
 	vm->priv = NULL;
 }
 
+/*
+ * After -ENOTCONN: the manager is away, without which the guest is not migrated either, or no monitor of QEMU listens
+ * where ours did: then it is as with a pid: target, and stays so. Anything else may be a matter of a moment.
+ */
+static bool nobody_to_ask(const struct qemu_priv *priv, const struct err *err)
+{
+	return qmp_fd(priv->q) < 0 || err->code == ERR_TARGET_NO_SOCKET ||
+	       err->code == ERR_TARGET_NOT_VMM;
+}
+
 /* query-migrate (qapi/migration.json MigrationStatus): those in which memory goes, or has gone. */
 enum vm_leaving qemu_leaves(struct vm *vm)
 {
@@ -402,12 +412,15 @@ enum vm_leaving qemu_leaves(struct vm *vm)
 	struct qemu_priv *priv = vm->priv;
 	const char *status;
 	json_t *value = NULL;
+	struct err err = { 0 };
 	bool leaves = false;
-	int rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, NULL);
+	int rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, &err);
 
-	/* without the connection that we lost, others may well have one; without a libvirtd nobody has */
+	/* a connection that was lost is made again with the next command */
+	if (rc == -ENOTCONN && qmp_fd(priv->q) >= 0)
+		rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, &err);
 	if (rc)
-		return rc == -ETIMEDOUT || (rc == -ENOTCONN && qmp_fd(priv->q) >= 0)
+		return rc == -ETIMEDOUT || (rc == -ENOTCONN && !nobody_to_ask(priv, &err))
 			       ? VM_LEAVING_UNKNOWN
 			       : VM_STAYS;
 	status = json_string_value(json_object_get(value, "status"));
@@ -506,7 +519,8 @@ int qemu_resume(struct vm *vm, struct err *err)
 		return ptrace_window_resume(priv->ptrace, err);
 	rc = tcg_window_resume(priv->tcg, err);
 	vm->window_end_ns = monotonic_ns();
-	if (is_away(vm, rc, err)) {
+	/* a manager that is away says nothing of the guest; our own connection was made again, or QEMU is in trouble */
+	if (qmp_fd(priv->q) < 0 && is_away(vm, rc, err)) {
 		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
 		return 0;
 	}

@@ -114,8 +114,9 @@ enum vm_leaving {
 /**
  * vm_leaves - is the guest's memory being copied away (a migration, a snapshot of the running guest)?
  *
- * What we write then may miss the copy. Asks the VMM; VM_STAYS where it cannot be asked: a pid: target, or a
- * domain whose libvirtd is away, without which it is not migrated either. Context: no window open.
+ * What we write then may miss the copy. Asks the VMM; VM_STAYS where it cannot be asked: a pid: target, a domain
+ * whose libvirtd is away, without which it is not migrated either, or a QEMU whose monitor is no more: nobody, or
+ * somebody else, listens where it did. Context: no window open.
  */
 enum vm_leaving vm_leaves(struct vm *vm);
 
