@@ -22,6 +22,8 @@
 #define CLOSE_AT_ONCE  16u
 #define CLOSE_LONGER \
 	"EXTEND_TIMEOUT_USEC=120000000" /* sd_notify(3); what the unit allows from the start */
+#define CLOSE_TOLD_NS  (30 * NSEC_PER_SEC) /* so often it is asked for while guests are detached */
+#define CLOSE_TOLD_MAX 20u /* and then only when one has been */
 
 int registry_create(const char *state_dir, struct hub *hub, struct events *events,
 		    struct registry **ret, struct err *err)
@@ -134,6 +136,7 @@ static bool leave_to_others(struct registry *reg, const char *name)
 struct closing {
 	struct registry *reg;
 	atomic_uint n_failed;
+	unsigned n_running; /* threads; the registry's lock */
 };
 
 static void *close_guests(void *arg)
@@ -154,6 +157,39 @@ static void *close_guests(void *arg)
 		atomic_fetch_add(&c->n_failed, 1);
 	}
 	return NULL;
+}
+
+static void *run_closer(void *arg)
+{
+	struct closing *c = arg;
+
+	close_guests(c);
+	pthread_mutex_lock(&c->reg->lock);
+	c->n_running--;
+	pthread_cond_broadcast(&c->reg->changed);
+	pthread_mutex_unlock(&c->reg->lock);
+	return NULL;
+}
+
+/* While guests are being detached, which for a single one may take longer than we were given; not for ever, though. */
+static void ask_for_time(struct closing *c)
+{
+	unsigned n_told = 0;
+
+	pthread_mutex_lock(&c->reg->lock);
+	while (c->n_running && n_told++ < CLOSE_TOLD_MAX) {
+		u64 until_ns = monotonic_ns() + CLOSE_TOLD_NS;
+		struct timespec until = { .tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
+					  .tv_nsec = (long)(until_ns % NSEC_PER_SEC) };
+		int r = 0;
+
+		pthread_mutex_unlock(&c->reg->lock);
+		systemd_notify(CLOSE_LONGER);
+		pthread_mutex_lock(&c->reg->lock);
+		while (c->n_running && r != ETIMEDOUT)
+			r = pthread_cond_timedwait(&c->reg->changed, &c->reg->lock, &until);
+	}
+	pthread_mutex_unlock(&c->reg->lock);
 }
 
 /* How many guests are still being attached. */
@@ -181,10 +217,16 @@ unsigned registry_close(struct registry *reg, unsigned *n_unended_ret)
 	for (struct guest_entry *g = reg->guests; g; g = g->next)
 		n_guests++;
 	pthread_mutex_unlock(&reg->lock);
-	while (n < CLOSE_AT_ONCE && n + 1 < n_guests &&
-	       !pthread_create(&thread[n], NULL, close_guests, &c))
+	c.n_running = (unsigned)MIN(n_guests, (size_t)CLOSE_AT_ONCE);
+	while (n < CLOSE_AT_ONCE && n < n_guests &&
+	       !pthread_create(&thread[n], NULL, run_closer, &c))
 		n++;
-	close_guests(&c);
+	pthread_mutex_lock(&reg->lock);
+	c.n_running -= (unsigned)(MIN(n_guests, (size_t)CLOSE_AT_ONCE) - n);
+	pthread_mutex_unlock(&reg->lock);
+	ask_for_time(&c);
+	if (!n)
+		close_guests(&c);
 	while (n)
 		pthread_join(thread[--n], NULL);
 	*n_unended_ret = tell_unended(reg);

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/* api/registry.c: guests that nobody lets go, whatever is done to the host's clock meanwhile. */
+/* api/registry.c: guests that nobody lets go, whatever is done to the host's clock meanwhile; one that is slow to go. */
 #include "api/events.h"
 #include "api/hub.h"
 #include "api/registry.h"
+#include "api/systemd.h"
 
+#include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,6 +25,14 @@
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret);
 int __real_clock_gettime(clockid_t id, struct timespec *ret);
 
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+				  const struct timespec *until);
+int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+				  const struct timespec *until);
+int __wrap_guest_detach(struct guest *g, struct guest_restore *ret, struct err *err);
+int __real_guest_detach(struct guest *g, struct guest_restore *ret, struct err *err);
+void __wrap_systemd_notify(const char *state);
+
 static time_t realtime_off, monotonic_off; /* seconds */
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
@@ -31,6 +43,36 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *ret)
 		       : id == CLOCK_MONOTONIC ? monotonic_off
 					       : 0;
 	return r;
+}
+
+static bool no_waiting; /* whatever is waited for with an end does not come before that */
+static unsigned told_before; /* that guests take longer, before one is detached */
+static atomic_uint n_told;
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *lock,
+				  const struct timespec *until)
+{
+	if (!no_waiting)
+		return __real_pthread_cond_timedwait(cond, lock, until);
+	pthread_mutex_unlock(lock);
+	usleep(1000);
+	pthread_mutex_lock(lock);
+	return ETIMEDOUT;
+}
+
+int __wrap_guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
+{
+	for (int i = 0; i < 20000 && n_told < told_before; i++)
+		usleep(1000);
+	if (told_before) /* nothing more comes */
+		usleep(100000);
+	return __real_guest_detach(g, ret, err);
+}
+
+void __wrap_systemd_notify(const char *state)
+{
+	assert_non_null(strstr(state, "EXTEND_TIMEOUT_USEC="));
+	n_told++;
 }
 
 /* Held for @monotonic seconds, while the clock went on by @realtime; is it let go after 60? */
@@ -78,9 +120,42 @@ static void held_for_too_long(void **state)
 	assert_false(is_let_go(10, 3600)); /* and forth */
 }
 
+/* Ten minutes of it: the service manager is told from the start, and not without an end. */
+static void slow_to_go(void **state)
+{
+	char dir[] = "/tmp/hvf-registry-XXXXXX";
+	const struct guest_opts opts = { .boot_ns = SECOND };
+	struct registry *reg;
+	struct events *events;
+	struct guest_entry *g;
+	struct hub *hub;
+	struct err err = { 0 };
+	unsigned n_unended = 0;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(hub_create(60 * SECOND, &hub, &err), 0);
+	assert_int_equal(events_create(hub, 1, &events, &err), 0);
+	assert_int_equal(registry_create(dir, hub, events, &reg, &err), 0);
+	assert_int_equal(registry_attach(reg, "qemu:/fake", "g", &opts, &g, &err), 0);
+	registry_guest_put(g);
+	n_told = 0;
+	told_before = 20;
+	no_waiting = true;
+	assert_int_equal(registry_close(reg, &n_unended), 0);
+	no_waiting = false;
+	told_before = 0;
+	assert_int_equal(n_told, 20 + 1); /* and that it went */
+	registry_destroy(reg);
+	events_destroy(events);
+	hub_destroy(hub);
+	rmdir(dir);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(held_for_too_long) };
+	const struct CMUnitTest tests[] = { cmocka_unit_test(held_for_too_long),
+					    cmocka_unit_test(slow_to_go) };
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
