@@ -23,6 +23,8 @@
 
 #define STOP_GRACE_NS (5 * NSEC_PER_SEC)
 #define STOP_POLL_MS  100
+#define LOCK_NS       (100 * NSEC_PER_MSEC) /* vmm_find() lets go of the lock by then */
+#define LOCK_STEP_NS  (5 * (long)NSEC_PER_MSEC)
 
 void vmm_arg(struct vmm_args *a, const char *fmt, ...)
 {
@@ -228,6 +230,19 @@ static int spawn(char **args, const struct guest_vmm *vm, const volatile sig_ato
 	return wait_for_daemon(pid, vm, interrupted);
 }
 
+/* Whoever only looks whether the guest runs holds it for a moment. Return: 0, -1 with errno. */
+static int take_lock(int fd)
+{
+	const struct timespec step = { .tv_nsec = LOCK_STEP_NS };
+	u64 end = monotonic_ns() + LOCK_NS;
+	int r;
+
+	while ((r = flock(fd, LOCK_EX | LOCK_NB)) < 0 && errno == EWOULDBLOCK &&
+	       monotonic_ns() < end)
+		nanosleep(&step, NULL);
+	return r;
+}
+
 /*
  * Of all guests of one name one runs. The VMM inherits the lock, so it lasts as long as that, whatever pid
  * files say.
@@ -241,7 +256,7 @@ static int lock_dir(const struct guest_vmm *vm, const char *name, int *fd_ret)
 	fd = open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return cli_fail("%s: %s", path, strerrordesc_np(errno));
-	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+	if (take_lock(fd) < 0) {
 		pid_t pid = read_pid(vm->pidfile);
 
 		if (!pid)
