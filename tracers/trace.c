@@ -290,7 +290,7 @@ static int stop_trace(struct trace *t, struct err *err)
 	rc = tracing_disarm(t->g, &restore, err);
 	stays = rc && err->code != ERR_VMM_GONE && err->code != ERR_GUEST_REBOOTED &&
 		err->code != ERR_GUEST_RESTORED;
-	t->tended = stays; /* who looks after it next arms nothing any more */
+	t->tended &= stays; /* who looks after it next arms nothing any more */
 	guest_unlock(t->g);
 	if (stays)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
@@ -334,10 +334,11 @@ int trace_stop(struct trace *t, struct err *err)
 static int turn_guest(struct trace *t, bool on, struct unreturned *late, struct err *err)
 {
 	struct tracing_graph base;
-	int rc = 0;
+	int rc;
 
 	guest_lock(t->g);
-	if (on && !t->ever_graph) {
+	rc = t->tended ? 0 : trace_refuse(err);
+	if (!rc && on && !t->ever_graph) {
 		if (!tracing_graph_stats(t->g, &base))
 			rc = err_set(err, -ESRCH, ERR_VMM_GONE, 0,
 				     "cannot read the agent's counters");
@@ -368,10 +369,15 @@ static bool ask_thread(struct trace *t, enum trace_turn turn, enum trace_turn wa
 	return t->turn == want;
 }
 
+int trace_refuse(struct err *err)
+{
+	return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped");
+}
+
 static int may_turn(const struct trace *t, bool on, struct err *err)
 {
 	if (!t->armed)
-		return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped");
+		return trace_refuse(err);
 	if (t->needs_graph && (t->sys || !on))
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       t->sys ? "a trace of system calls stays one"

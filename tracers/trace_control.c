@@ -8,11 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 
-static int stopped(struct err *err)
-{
-	return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped");
-}
-
 static void set_paused(struct trace *t, bool paused)
 {
 	pthread_mutex_lock(&t->lock);
@@ -26,13 +21,13 @@ int trace_set_recording(struct trace *t, bool on, struct err *err)
 
 	pthread_mutex_lock(&t->control);
 	if (!t->armed || t->info.state != TRACE_RUNNING) {
-		rc = stopped(err);
+		rc = trace_refuse(err);
 	} else if (!on && t->opts.follow_forks) {
 		rc = err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			     "a trace that follows forks cannot pause: it would lose who is whose");
 	} else if (t->info.paused == on) {
 		guest_lock(t->g);
-		rc = tracing_set_enabled(t->g, on, err);
+		rc = t->tended ? tracing_set_enabled(t->g, on, err) : trace_refuse(err);
 		guest_unlock(t->g);
 		if (!rc)
 			set_paused(t, !on);
@@ -50,6 +45,8 @@ static int rearm(struct trace *t, const struct trace_opts *opts, struct err *err
 	struct tracing_opts to;
 	int rc;
 
+	if (!t->tended)
+		return trace_refuse(err);
 	now.tracer = t->info.tracer; /* it may have been turned */
 	rc = choose_check(&now, err);
 	if (!rc)
@@ -80,7 +77,7 @@ int trace_set_filter(struct trace *t, const struct trace_opts *opts, struct err 
 
 	pthread_mutex_lock(&t->control);
 	if (!t->armed || t->info.state != TRACE_RUNNING) {
-		rc = stopped(err);
+		rc = trace_refuse(err);
 	} else if (t->sys) {
 		rc = err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			     "which system calls are traced cannot be changed while they are");

@@ -71,7 +71,7 @@ struct trace {
 	u64 taken_told; /* of taken: the draining thread was told that switches may be lost */
 	bool strayed; /* who is followed may have forked, or ended, unseen: tracing_follow() is still to be done */
 	u32 epoch; /* of kernel tables when sites were chosen last */
-	bool tended; /* sites are armed, and not put back yet */
+	bool tended; /* sites are armed, and somebody looks after them: what arms or records more asks for it */
 	/* from here to n_batch: the draining thread's, if there is one */
 	struct drain *drain;
 	struct trace_clock drain_clock;
@@ -141,6 +141,8 @@ int trace_check_pids(struct guest *g, const struct trace_opts *opts, struct err 
 void trace_agent_opts(const struct trace *t, const struct trace_opts *opts,
 		      struct tracing_opts *ret);
 void trace_free(struct trace *t);
+/** trace_refuse - -EBUSY (conflict): it was stopped, or it has failed and nobody looks after what is armed (!tended) */
+int trace_refuse(struct err *err);
 
 /* trace_mark.c */
 void trace_markers_destroy(struct trace_markers *m);

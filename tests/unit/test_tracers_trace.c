@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,6 +61,7 @@ static int setup_no_sleep(void **state)
 static int teardown(void **state)
 {
 	(void)state;
+	vm.ring_hangs = vm.monitor_hangs = false;
 	trace_destroy(t);
 	pthread_mutex_destroy(&vm.lock);
 	return 0;
@@ -219,6 +221,85 @@ static void what_fails_ends_the_trace_with_its_reason(void **state)
 	assert_int_equal(info().state, TRACE_FAILED);
 }
 
+/* The thread that looks after the guest gives up, and the one that drains has not seen it yet. */
+static void give_up_unseen(void)
+{
+	vm.ring_hangs = true;
+	assert_true(wait_for(&vm.in_ring));
+	vm.collect_fails = true;
+	assert_true(wait_for(&vm.off));
+}
+
+/* Nobody would put back what is armed from then on; nor when it could not be stopped. */
+static void what_is_given_up_is_not_changed(void **state)
+{
+	const struct trace_opts opts = { .tracer = "function_graph" };
+	struct err err = { 0 }, on_err = { 0 };
+	int rc, on_rc, stop_rc, stopped_rc;
+
+	(void)state;
+	assert_int_equal(trace_set_filter(t, &opts, &err), 0);
+	assert_int_equal(trace_set_recording(t, false, &err), 0);
+	assert_int_equal(vm.n_changed, 2);
+	give_up_unseen();
+	rc = trace_set_filter(t, &opts, &err);
+	on_rc = trace_set_recording(t, true, &on_err);
+	vm.disarm_fails = true;
+	stop_rc = trace_stop(t, NULL);
+	stopped_rc = trace_set_filter(t, &opts, NULL);
+	vm.disarm_fails = vm.ring_hangs = false;
+	assert_int_equal(rc, -EBUSY);
+	assert_int_equal(err.code, ERR_CONFLICT);
+	assert_int_equal(on_rc, -EBUSY);
+	assert_int_equal(on_err.code, ERR_CONFLICT);
+	assert_int_equal(stop_rc, -EBUSY);
+	assert_int_equal(stopped_rc, -EBUSY);
+	assert_int_equal(vm.n_changed, 2);
+}
+
+static bool wait_for_turn(enum trace_turn turn)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+	bool there = false;
+
+	while (!there && clock_ns(CLOCK_MONOTONIC) < end) {
+		fake_nap();
+		pthread_mutex_lock(&t->lock);
+		there = t->turn == turn;
+		pthread_mutex_unlock(&t->lock);
+	}
+	return there;
+}
+
+static int turned;
+
+static void *turn(void *arg)
+{
+	turned = trace_set_graph(t, false, arg);
+	return NULL;
+}
+
+/* Given up while who turns the tracer waits for the guest's lock. */
+static void what_is_given_up_is_not_turned(void **state)
+{
+	pthread_t thread;
+	struct err err = { 0 };
+	bool there;
+
+	(void)state;
+	guest_lock(NULL);
+	assert_int_equal(pthread_create(&thread, NULL, turn, &err), 0);
+	there = wait_for_turn(TRACE_TURN_TAKEN);
+	t->tended = false;
+	guest_unlock(NULL);
+	pthread_join(thread, NULL);
+	assert_true(there);
+	assert_int_equal(turned, -EBUSY);
+	assert_int_equal(err.code, ERR_CONFLICT);
+	assert_int_equal(vm.n_changed, 0);
+	assert_string_equal(info().tracer, "function_graph");
+}
+
 /* The site that tells of switches, and those of forks: a task is back that nobody saw come back. */
 static void what_the_guest_had_for_itself_is_missed(void **state)
 {
@@ -258,6 +339,8 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(what_fails_ends_the_trace_with_its_reason, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(what_is_given_up_is_not_changed, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_given_up_is_not_turned, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,10 @@ static int io_read(void *arg, u64 off, void *buf, size_t len)
 	u64 *to = buf;
 
 	(void)arg;
+	vm.in_ring = true;
+	while (vm.ring_hangs)
+		fake_nap();
+	vm.in_ring = false;
 	for (size_t i = 0; i < len / 8; i++)
 		to[i] = __atomic_load_n(&data[off / 8 + i], __ATOMIC_ACQUIRE);
 	return 0;
@@ -184,6 +188,7 @@ int tracing_set_graph(struct guest *g, bool on, struct err *err)
 	(void)g;
 	(void)on;
 	(void)err;
+	vm.n_changed++;
 	return 0;
 }
 
@@ -250,7 +255,8 @@ int tracing_disarm(struct guest *g, struct guest_restore *ret, struct err *err)
 
 	(void)g;
 	(void)ret;
-	(void)err;
+	if (vm.disarm_fails)
+		return err_set(err, -EBUSY, ERR_CONFLICT, 0, "some sites could not be put back");
 	while (vm.disarm_waits && vm.n_locking < 2 && clock_ns(CLOCK_MONOTONIC) < end)
 		fake_nap();
 	vm.disarmed = true;
@@ -304,6 +310,7 @@ int tracing_set_enabled(struct guest *g, bool on, struct err *err)
 	(void)g;
 	(void)on;
 	(void)err;
+	vm.n_changed++;
 	return 0;
 }
 
@@ -314,6 +321,7 @@ int tracing_rearm(struct guest *g, const struct tracing_opts *opts, const u32 *s
 	(void)opts;
 	(void)site;
 	(void)err;
+	vm.n_changed++;
 	*ret = (struct tracing_counts){ .n_armed = n };
 	return 0;
 }

@@ -25,7 +25,10 @@ struct fake_vm {
 	atomic_uint
 		missed; /* what tracing_refresh() says; then task 9 is switched in, and returns after 500 ticks */
 	atomic_uint n_followed; /* tracing_follow() with no pids */
+	atomic_bool ring_hangs, in_ring; /* who drains */
+	atomic_uint n_changed; /* what is armed, or recorded, or whether returns are */
 	atomic_bool collect_fails;
+	atomic_bool disarm_fails;
 	atomic_bool disarm_waits; /* until another waits for the lock */
 	atomic_bool disarmed, late; /* late: frames were collected after that */
 	atomic_bool off;
