@@ -278,7 +278,7 @@ static int stop_trace(struct trace *t, struct err *err)
 {
 	struct guest_restore restore = { 0 };
 	struct err drain_err = { 0 }, post_err = { 0 };
-	bool stays;
+	bool stays, gave_up;
 	int rc;
 
 	if (!t->armed)
@@ -295,11 +295,13 @@ static int stop_trace(struct trace *t, struct err *err)
 	if (stays)
 		return rc; /* still armed, or partly: the guest stays claimed, try again */
 	trace_end_threads(t);
-	(void)!trace_take_post(t, &post_err); /* it ends anyway */
+	gave_up = trace_take_post(t, &post_err);
 	trace_pass_unreturned(t, &t->turn_late);
 	trace_pass_unreturned(t, &t->late);
 	if (rc) /* nothing is left to disarm */
 		trace_failed(t, err);
+	if (t->info.state != TRACE_FAILED && gave_up)
+		trace_failed(t, &post_err);
 	if (t->info.state != TRACE_FAILED && drain_finish(t->drain, FINISH_WAIT_NS, &drain_err))
 		trace_failed(t, &drain_err);
 	trace_sys_finish(t);

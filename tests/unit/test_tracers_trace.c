@@ -257,6 +257,46 @@ static void what_is_given_up_is_not_changed(void **state)
 	assert_int_equal(vm.n_changed, 2);
 }
 
+static void *stop(void *arg)
+{
+	(void)!trace_stop(t, arg);
+	return NULL;
+}
+
+static bool wait_for_stop(void)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+	bool stops = false;
+
+	while (!stops && clock_ns(CLOCK_MONOTONIC) < end) {
+		fake_nap();
+		pthread_mutex_lock(&t->lock);
+		stops = t->stop;
+		pthread_mutex_unlock(&t->lock);
+	}
+	return stops;
+}
+
+/* It recorded nothing since: the one that drains ends without having seen why. */
+static void what_is_given_up_and_stopped_has_its_reason(void **state)
+{
+	pthread_t thread;
+	struct err err = { 0 };
+	bool stops;
+
+	(void)state;
+	give_up_unseen();
+	assert_int_equal(pthread_create(&thread, NULL, stop, &err), 0);
+	stops = wait_for_stop();
+	vm.ring_hangs = false;
+	pthread_join(thread, NULL);
+	assert_true(stops);
+	assert_int_equal(err.code, ERR_NONE);
+	assert_int_equal(info().state, TRACE_FAILED);
+	assert_int_equal(info().error.code, ERR_VMM_GONE);
+	assert_true(info().stopped_ns != 0);
+}
+
 static bool wait_for_turn(enum trace_turn turn)
 {
 	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
@@ -340,6 +380,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_fails_ends_the_trace_with_its_reason, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_is_given_up_is_not_changed, setup, teardown),
+		cmocka_unit_test_setup_teardown(what_is_given_up_and_stopped_has_its_reason, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(what_is_given_up_is_not_turned, setup, teardown),
 	};
 
