@@ -157,11 +157,12 @@ static int collect(struct trace *t, struct err *err)
 }
 
 /* Is it still the kernel that we know, and does its clock still run as we think? */
-static int look(struct trace *t, struct err *err)
+static int look(struct trace *t, bool *again_ret, struct err *err)
 {
 	struct err clock_err = { 0 };
 	int rc = 0;
 
+	*again_ret = false;
 	guest_lock(t->g);
 	if (t->tended) {
 		rc = guest_check_alive(t->g, err);
@@ -170,7 +171,7 @@ static int look(struct trace *t, struct err *err)
 		else if (!rc)
 			post_clock(t);
 		if (!rc)
-			rc = trace_life_look(t, err);
+			rc = trace_life_look(t, again_ret, err);
 	}
 	guest_unlock(t->g);
 	return rc;
@@ -179,15 +180,16 @@ static int look(struct trace *t, struct err *err)
 static int look_again(struct trace *t, u64 *last, struct err *err)
 {
 	u64 now = clock_ns(CLOCK_MONOTONIC);
+	bool again;
 	int rc;
 
 	if (now - *last < LOOK_AGAIN_NS)
 		return 0;
 	*last = now;
-	rc = look(t, err);
+	rc = look(t, &again, err);
 	/* what had to be known before is: as soon as that can be */
-	for (int i = 0; !rc && i < LOOKS_MAX && !trace_post_is_taken(t) && wait_until_taken(t); i++)
-		rc = look(t, err);
+	for (int i = 0; !rc && i < LOOKS_MAX && again && wait_until_taken(t); i++)
+		rc = look(t, &again, err);
 	return rc;
 }
 

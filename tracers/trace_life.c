@@ -196,9 +196,10 @@ static int note_missed(struct trace *t, u32 missed, struct err *err)
 	return rc;
 }
 
-static int look(struct trace *t, struct err *err)
+static int look(struct trace *t, bool *again_ret, struct err *err)
 {
 	struct tracing_counts counts = { 0 };
+	bool told = trace_post_is_taken(t); /* all of earlier looks; this one may post more */
 	u64 taken = t->taken;
 	size_t n_new = 0;
 	int rc, rc_missed;
@@ -212,6 +213,7 @@ static int look(struct trace *t, struct err *err)
 	if (taken != t->taken && t->taken_told == t->taken && needs_switches(t)) {
 		t->taken_told = taken;
 		trace_post_switches_lost(t);
+		*again_ret = true;
 		return 0;
 	}
 	rc = tracing_refresh(t->g, taken != t->taken, &counts, err);
@@ -222,9 +224,11 @@ static int look(struct trace *t, struct err *err)
 		t->epoch = kernel_epoch(t->k);
 		trace_post_epoch(t, t->epoch);
 		t->unarmed = true;
+		told = false;
 	}
 	/* not before what they record is named by the tables that have them */
-	if (t->unarmed && trace_post_is_taken(t)) {
+	*again_ret = t->unarmed && !told;
+	if (t->unarmed && told) {
 		rc = arm_new(t, &n_new, err);
 		t->unarmed = rc != 0;
 	}
@@ -256,14 +260,15 @@ static int give_way(struct trace *t, struct err *err)
 	return rc;
 }
 
-int trace_life_look(struct trace *t, struct err *err)
+int trace_life_look(struct trace *t, bool *again_ret, struct err *err)
 {
 	struct err why = { 0 };
 	int rc = give_way(t, err);
 
+	*again_ret = false;
 	if (rc)
 		return rc;
-	rc = look(t, &why);
+	rc = look(t, again_ret, &why);
 
 	if (rc && why.code == ERR_VMM_GONE)
 		return err_set(err, rc, why.code, why.addr, "%s", why.msg);

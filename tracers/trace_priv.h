@@ -204,12 +204,13 @@ void trace_life_begin(struct trace *t);
 void trace_life_mark(struct trace *t, u32 epoch);
 /**
  * trace_life_look - modules that came or went, sites that the guest's own tracing took or gave back
+ * @again_ret: what was posted has to be taken first: look again as soon as trace_post_is_taken()
  *
  * Context: guest lock held. Return: 0; -ESRCH (vmm.gone); -EBUSY (guest.migrating), and every site is back. What else
  * fails is tried again at the next look, and functions of new modules are armed at the first one for which
  * trace_post_is_taken().
  */
-must_check int trace_life_look(struct trace *t, struct err *err);
+must_check int trace_life_look(struct trace *t, bool *again_ret, struct err *err);
 
 /** trace_note_unreturned - tracing_collect()'s callback; @arg: struct unreturned */
 void trace_note_unreturned(void *arg, const struct tracing_unreturned *call);

@@ -340,6 +340,16 @@ static void what_is_given_up_is_not_turned(void **state)
 	assert_string_equal(info().tracer, "function_graph");
 }
 
+/* Of the round that had the kernel's tables and the sites looked at. */
+static u32 looks_at_once(void)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+
+	while (!vm.looks_at_once && clock_ns(CLOCK_MONOTONIC) < end)
+		fake_nap();
+	return vm.looks_at_once;
+}
+
 /* The site that tells of switches, and those of forks: a task is back that nobody saw come back. */
 static void what_the_guest_had_for_itself_is_missed(void **state)
 {
@@ -357,10 +367,25 @@ static void what_the_guest_had_for_itself_is_missed(void **state)
 	r = record(3);
 	assert_int_equal(r.type, TRACE_GRAPH_RETURN);
 	assert_int_equal(r.duration_ns, 500 * 2);
+	assert_int_equal(looks_at_once(), 2); /* that it is to be known first, and what it is */
 	assert_all(3);
 	assert_true(info().missed_switches && info().missed_forks);
 	assert_int_equal(info().n_taken, 2);
 	assert_int_equal(vm.n_followed, 1);
+}
+
+/* That is told at each look: no reason for one more, nor to leave a new module's functions alone. */
+static void what_the_guest_keeps_does_not_keep_us(void **state)
+{
+	(void)state;
+	vm.kept = TRACING_SWITCHES;
+	vm.next_epoch = 1;
+	assert_int_equal(looks_at_once(),
+			 2); /* the tables, and once they name its records its sites */
+	assert_int_equal(vm.n_armed_more, 1);
+	assert_all(3 * SLOTS);
+	assert_string_equal(name(1), "then");
+	assert_true(info().missed_switches);
 }
 
 int main(void)
@@ -370,6 +395,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_monitor_that_is_silent_loses_nothing, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_the_guest_had_for_itself_is_missed,
+						setup_no_sleep, teardown),
+		cmocka_unit_test_setup_teardown(what_the_guest_keeps_does_not_keep_us,
 						setup_no_sleep, teardown),
 		cmocka_unit_test_setup_teardown(nobody_looks_after_what_was_put_back, setup,
 						teardown),

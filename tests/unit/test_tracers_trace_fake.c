@@ -134,6 +134,7 @@ int guest_check_stays(struct guest *g, struct err *err)
 {
 	(void)g;
 	(void)err;
+	vm.looks++;
 	vm.in_monitor = true;
 	while (vm.monitor_hangs)
 		fake_nap();
@@ -216,7 +217,10 @@ int tracing_refresh(struct guest *g, bool fresh, struct tracing_counts *ret, str
 	(void)fresh;
 	(void)err;
 	vm.epoch = vm.next_epoch;
-	*ret = (struct tracing_counts){ .n_armed = 1, .missed = vm.missed };
+	vm.refreshed = true;
+	*ret = (struct tracing_counts){ .n_armed = 1,
+					.missed = vm.missed | vm.kept,
+					.n_skipped = vm.kept != 0 };
 	if (vm.missed) {
 		(void)fake_put_word(AGENT_REC_SWITCH, 8, 9);
 		(void)fake_put_word(AGENT_REC_GRAPH_RETURN, 500ull << 32 | (u32)TEXT, 9);
@@ -289,6 +293,10 @@ int tracing_collect(struct guest *g, void (*fn)(void *arg, const struct tracing_
 
 	(void)g;
 	vm.late |= vm.disarmed;
+	if (vm.refreshed)
+		vm.looks_at_once = vm.looks;
+	vm.refreshed = false;
+	vm.looks = 0;
 	if (vm.collect_fails)
 		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM ended");
 	if (vm.n_never) {

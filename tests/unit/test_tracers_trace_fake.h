@@ -24,6 +24,10 @@ struct fake_vm {
 	atomic_ulong taken; /* sites, by the guest's own tracing */
 	atomic_uint
 		missed; /* what tracing_refresh() says; then task 9 is switched in, and returns after 500 ticks */
+	atomic_uint kept; /* so, and for as long as it is set */
+	atomic_uint looks; /* since frames were collected last; tracing_refresh() was among them */
+	atomic_bool refreshed;
+	atomic_uint looks_at_once; /* when it was, that many */
 	atomic_uint n_followed; /* tracing_follow() with no pids */
 	atomic_bool ring_hangs, in_ring; /* who drains */
 	atomic_uint n_changed; /* what is armed, or recorded, or whether returns are */
