@@ -210,6 +210,7 @@ static void what_fails_ends_the_trace_with_its_reason(void **state)
 
 	(void)state;
 	assert_true(flow(3));
+	assert_true(wait_for_records(3)); /* what is not read by then is lost */
 	vm.collect_fails = true;
 	while (info().state == TRACE_RUNNING && clock_ns(CLOCK_MONOTONIC) < end)
 		fake_nap();
