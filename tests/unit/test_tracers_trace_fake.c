@@ -108,8 +108,8 @@ void guest_lock(struct guest *g)
 void guest_unlock(struct guest *g)
 {
 	(void)g;
+	vm.n_locking--; /* first: who has it next counts those that wait */
 	pthread_mutex_unlock(&vm.lock);
-	vm.n_locking--;
 }
 
 struct kernel *guest_kernel(struct guest *g)
