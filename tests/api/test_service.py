@@ -74,7 +74,7 @@ class Activation(TestCase):
             self.assertTrue(pathlib.Path(d, "api").exists(), "the manager's own file stays")
 
     def test_more_time_to_stop(self):
-        """From the start, and as long as guests go back, the manager is asked for more time than the unit has."""
+        """From the start, and as long as guests go back, the manager is asked for more time."""
         with tempfile.TemporaryDirectory() as tmp:
             told = self.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             told.bind(f"{tmp}/notify")
