@@ -373,12 +373,12 @@ static bool ask_thread(struct trace *t, enum trace_turn turn, enum trace_turn wa
 
 int trace_refuse(struct err *err)
 {
-	return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped");
+	return err_set(err, -EBUSY, ERR_CONFLICT, 0, "the trace was stopped, or has failed");
 }
 
 static int may_turn(const struct trace *t, bool on, struct err *err)
 {
-	if (!t->armed)
+	if (!t->armed || t->info.state != TRACE_RUNNING)
 		return trace_refuse(err);
 	if (t->needs_graph && (t->sys || !on))
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,

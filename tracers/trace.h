@@ -210,7 +210,7 @@ must_check int trace_start(struct guest *g, const struct trace_opts *opts, struc
  * turn. What the patcher could not put back yet may still return, and is told.
  *
  * Context: any thread; waits until what was recorded before is in the store. Return: 0, also when it is
- * so already; -EINVAL an option of the trace needs function_graph (bad_request); -EBUSY it was stopped
+ * so already; -EINVAL an option of the trace needs function_graph (bad_request); -EBUSY it was stopped, or has failed
  * (conflict); -ETIMEDOUT it is done, but not all of the earlier records are read yet; what
  * tracing_collect() and tracing_set_graph() return.
  */
@@ -220,7 +220,8 @@ must_check int trace_set_graph(struct trace *t, bool on, struct err *err);
  * trace_set_recording - record from now on, or no more; sites stay armed, as with tracing_on
  *
  * Calls that are open when it is turned off still return through the agent, and are told.
- * Return: 0, also when it is so already; -EBUSY it was stopped (conflict); what tracing_set_enabled() returns.
+ * Return: 0, also when it is so already; -EBUSY it was stopped, or has failed (conflict); what
+ * tracing_set_enabled() returns.
  */
 must_check int trace_set_recording(struct trace *t, bool on, struct err *err);
 
@@ -230,7 +231,7 @@ must_check int trace_set_recording(struct trace *t, bool on, struct err *err);
  *
  * Between, for as long as two rounds of patching take, nothing is recorded. Chosen first: when that fails
  * nothing has changed. When arming fails nothing is armed any more, and the trace goes on without functions.
- * Return: 0; -EBUSY it was stopped (conflict); -EINVAL it is one of system calls (bad_request); what
+ * Return: 0; -EBUSY it was stopped, or has failed (conflict); -EINVAL it is one of system calls (bad_request); what
  * trace_start() returns.
  */
 must_check int trace_set_filter(struct trace *t, const struct trace_opts *opts, struct err *err);

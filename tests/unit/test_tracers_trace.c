@@ -220,6 +220,8 @@ static void what_fails_ends_the_trace_with_its_reason(void **state)
 	assert_int_equal(info().error.code, ERR_VMM_GONE);
 	assert_int_equal(info().n_records, 3);
 	assert_true(vm.off);
+	assert_int_equal(trace_set_graph(t, false, &err), -EBUSY);
+	assert_int_equal(err.code, ERR_CONFLICT);
 	assert_int_equal(trace_stop(t, &err), 0);
 	assert_int_equal(info().state, TRACE_FAILED);
 }
