@@ -409,7 +409,7 @@ class Run(RunCase):
         _, err = p.communicate(timeout=20 * SLOW)
         self.assertEqual((p.returncode, err), (1, b"hvftrace: not waited for the guest's end\n"))
         os.kill(pid, 0)
-        self.assertIn("sleep", pathlib.Path(f"/proc/{pid}/comm").read_text())
+        until("it sleeps", lambda: "sleep" in pathlib.Path(f"/proc/{pid}/comm").read_text())
 
     def test_interrupted_while_it_is_attached(self):
         p = self.start_guest("fake-gate")
