@@ -25,8 +25,7 @@ struct fake_libvirt {
 	unsigned n_tries, n_open, n_closed, n_commands, n_dom;
 	char command[512]; /* the last one */
 	lv_lifecycle_cb lifecycle;
-	lv_free_cb free_arg;
-	void *arg;
+	void *arg; /* the link's that connected last */
 	unsigned n_events; /* callbacks that are registered */
 	lv_close_cb on_close;
 };
