@@ -510,7 +510,6 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_
 	struct call c;
 	bool has_cpu;
 
-	c.tsc = rdtsc();
 	c.h = header();
 	c.task = this_task();
 	c.pid = task_pid(c.task);
@@ -525,6 +524,7 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_
 	} else if (f->state & AGENT_FRAME_TASK && f->owner == c.task) {
 		leave_task(&c, f);
 	}
+	c.tsc = rdtsc(); /* not before: what an interrupt calls inside of it is not to be later than its end */
 	if (unlikely(!has_cpu) || !READ_ONCE(c.h->enabled)) {
 		/* nothing to write, or nowhere */
 	} else if (!(f->state & AGENT_FRAME_QUIET)) {

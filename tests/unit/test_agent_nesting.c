@@ -180,6 +180,22 @@ static void interrupted(void **state)
 	}
 }
 
+/* What is told as inside of the call happened between its two times. */
+static void assert_inside(void)
+{
+	u64 from = 0, to = 0;
+
+	rig_look(&rig, 0, &seen);
+	for (u32 i = 0; i < seen.n; i++) {
+		if (seen.v[i].rec.ip == rig_ip(&rig, VICTIM))
+			*(seen.v[i].rec.type == AGENT_REC_GRAPH_ENTRY ? &from : &to) =
+				seen.v[i].rec.tsc;
+	}
+	assert_true(from && to);
+	for (u32 i = 0; i < seen.n; i++)
+		assert_in_range(seen.v[i].rec.tsc, from, to);
+}
+
 static void interrupts_know_where_they_are(void **state)
 {
 	(void)state;
@@ -194,6 +210,7 @@ static void interrupts_know_where_they_are(void **state)
 		assert_int_equal(changes, 2);
 		assert_int_equal(last, 0);
 		assert_victim();
+		assert_inside();
 		close_with(0, 0);
 	}
 }
