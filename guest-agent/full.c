@@ -372,7 +372,8 @@ static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u
 	if (recorded)
 		name_task(c->cpu, c->cpu_no, c->task, c->pid);
 	c->tsc = rdtsc();
-	fill(c, f, r, state, outer);
+	/* nothing is inside of a root that has not been told yet: an interrupt from here on would come first */
+	fill(c, f, r, state & ~(agent_u32)AGENT_FRAME_ROOT, outer);
 	if (state & AGENT_FRAME_TASK && !enter_task(c, p, f)) {
 		free_frame(c, f, &r->cell);
 		not_followed(c, r, state);
@@ -385,6 +386,7 @@ static void follow(struct call *c, struct full_regs *r, agent_u32 state, agent_u
 		}
 		f->state |= AGENT_FRAME_QUIET;
 	}
+	f->state |= state & AGENT_FRAME_ROOT;
 	WRITE_ONCE(r->cell, trampolines() + (agent_u64)frame_number(f) * AGENT_TRAMP_BYTES);
 }
 

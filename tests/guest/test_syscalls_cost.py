@@ -115,7 +115,7 @@ def in_background(b, command, ready):
     b.g.run(f"[ ! -e /tmp/tool/pid ] || kill -KILL $(cat /tmp/tool/pid); rm -rf /tmp/tool; mkdir /tmp/tool; "
             f"cd /tmp/tool; echo 0 >{TRACING}/tracing_on; : >out; "
             f"(exec {command} >said 2>&1) & echo $! >/tmp/tool/pid")
-    wait_for(f"{command} is ready", ready, 60)
+    wait_for(f"{command} is ready", ready, 240)
     b.quiet()
     try:
         return b.work()

@@ -180,20 +180,20 @@ static void interrupted(void **state)
 	}
 }
 
-/* What is told as inside of the call happened between its two times. */
+/* What is told as inside of the call is between its two records, and its two times. */
 static void assert_inside(void)
 {
-	u64 from = 0, to = 0;
+	const struct rig_record *v = seen.v;
+	u32 last_one;
 
 	rig_look(&rig, 0, &seen);
-	for (u32 i = 0; i < seen.n; i++) {
-		if (seen.v[i].rec.ip == rig_ip(&rig, VICTIM))
-			*(seen.v[i].rec.type == AGENT_REC_GRAPH_ENTRY ? &from : &to) =
-				seen.v[i].rec.tsc;
-	}
-	assert_true(from && to);
+	assert_in_range(seen.n, 2, RIG_SEEN);
+	last_one = seen.n - 1;
+	assert_int_equal(v[0].rec.type, AGENT_REC_GRAPH_ENTRY);
+	assert_int_equal(v[last_one].rec.type, AGENT_REC_GRAPH_RETURN);
+	assert_true(v[0].rec.ip == rig_ip(&rig, VICTIM) && v[last_one].rec.ip == v[0].rec.ip);
 	for (u32 i = 0; i < seen.n; i++)
-		assert_in_range(seen.v[i].rec.tsc, from, to);
+		assert_in_range(v[i].rec.tsc, v[0].rec.tsc, v[last_one].rec.tsc);
 }
 
 static void interrupts_know_where_they_are(void **state)
