@@ -70,8 +70,7 @@ static void *tick(void *arg)
 	pthread_mutex_lock(&h->lock);
 	while (!h->ending) {
 		at = monotonic_ns() + step;
-		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
-		until.tv_nsec = (long)(at % NSEC_PER_SEC);
+		until = timespec_of(at);
 		pthread_cond_timedwait(&h->end, &h->lock, &until);
 		look(h, monotonic_ns());
 	}

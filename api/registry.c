@@ -112,8 +112,7 @@ static bool next_to_close(struct registry *reg, char name_ret[NAME_MAX_BYTES + 1
 			continue;
 		}
 		until_ns = until_ns ? until_ns : monotonic_ns() + ATTACH_ENDS_NS;
-		until.tv_sec = (time_t)(until_ns / NSEC_PER_SEC);
-		until.tv_nsec = (long)(until_ns % NSEC_PER_SEC);
+		until = timespec_of(until_ns);
 		r = pthread_cond_timedwait(&reg->changed, &reg->lock, &until);
 	}
 	pthread_mutex_unlock(&reg->lock);
@@ -178,9 +177,7 @@ static void ask_for_time(struct closing *c)
 
 	pthread_mutex_lock(&c->reg->lock);
 	while (c->n_running && n_told++ < CLOSE_TOLD_MAX) {
-		u64 until_ns = monotonic_ns() + CLOSE_TOLD_NS;
-		struct timespec until = { .tv_sec = (time_t)(until_ns / NSEC_PER_SEC),
-					  .tv_nsec = (long)(until_ns % NSEC_PER_SEC) };
+		struct timespec until = timespec_of(monotonic_ns() + CLOSE_TOLD_NS);
 		int r = 0;
 
 		pthread_mutex_unlock(&c->reg->lock);

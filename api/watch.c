@@ -158,8 +158,7 @@ static void *watch(void *arg)
 	pthread_mutex_lock(&w->lock);
 	while (!w->ending) {
 		at = monotonic_ns() + TRACES_NS;
-		until.tv_sec = (time_t)(at / NSEC_PER_SEC);
-		until.tv_nsec = (long)(at % NSEC_PER_SEC);
+		until = timespec_of(at);
 		if (pthread_cond_timedwait(&w->end, &w->lock, &until) != ETIMEDOUT)
 			continue;
 		pthread_mutex_unlock(&w->lock);

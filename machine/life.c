@@ -122,7 +122,7 @@ bool life_wait(struct vcpu *v)
 /* With go_lock. */
 static int wait_all_out(struct machine *m, u64 end, struct err *err)
 {
-	const struct timespec until = { (time_t)(end / NSEC_PER_SEC), (long)(end % NSEC_PER_SEC) };
+	const struct timespec until = timespec_of(end);
 	int rc = 0;
 
 	while (!m->stopping && m->n_out < m->n_vcpus && rc != ETIMEDOUT)

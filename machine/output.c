@@ -135,8 +135,7 @@ static size_t give_pump(const u8 *at, size_t n)
 
 void output_flush(void)
 {
-	u64 ns = monotonic_ns() + FLUSH_NS;
-	struct timespec until = { (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
+	struct timespec until = timespec_of(monotonic_ns() + FLUSH_NS);
 
 	if (pump.fd < 0)
 		return;

@@ -30,7 +30,7 @@
 
 void guest_sleep_ns(u64 ns)
 {
-	struct timespec ts = { (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
+	struct timespec ts = timespec_of(ns);
 
 	while (nanosleep(&ts, &ts) && errno == EINTR)
 		;

@@ -360,9 +360,7 @@ static int turn_guest(struct trace *t, bool on, struct unreturned *late, struct 
 /* Ask the thread for @turn and wait until it says @want; t->lock held. false: it does not. */
 static bool ask_thread(struct trace *t, enum trace_turn turn, enum trace_turn want)
 {
-	u64 deadline = clock_ns(CLOCK_MONOTONIC) + TURN_WAIT_NS;
-	struct timespec until = { (time_t)(deadline / NSEC_PER_SEC),
-				  (long)(deadline % NSEC_PER_SEC) };
+	struct timespec until = timespec_of(monotonic_ns() + TURN_WAIT_NS);
 	int rc = 0;
 
 	t->turn = turn;

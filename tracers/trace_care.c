@@ -28,8 +28,7 @@ static bool is_over(const struct trace *t)
 /* Until the next time to collect. false: it is time to end. */
 static bool pause_care(struct trace *t)
 {
-	u64 at = clock_ns(CLOCK_MONOTONIC) + COLLECT_NS;
-	struct timespec until = { (time_t)(at / NSEC_PER_SEC), (long)(at % NSEC_PER_SEC) };
+	struct timespec until = timespec_of(monotonic_ns() + COLLECT_NS);
 	int rc = 0;
 	bool over;
 

@@ -75,37 +75,55 @@ void __wrap_systemd_notify(const char *state)
 	n_told++;
 }
 
+/* A registry with one guest, which is held. */
+struct rig {
+	char dir[32];
+	struct hub *hub;
+	struct events *events;
+	struct registry *reg;
+	struct guest_entry *g;
+};
+
+static void open_rig(struct rig *r)
+{
+	const struct guest_opts opts = { .boot_ns = SECOND };
+	struct err err = { 0 };
+
+	strcpy(r->dir, "/tmp/hvf-registry-XXXXXX");
+	assert_non_null(mkdtemp(r->dir));
+	assert_int_equal(hub_create(60 * SECOND, &r->hub, &err), 0);
+	assert_int_equal(events_create(r->hub, 1, &r->events, &err), 0);
+	assert_int_equal(registry_create(r->dir, r->hub, r->events, &r->reg, &err), 0);
+	assert_int_equal(registry_attach(r->reg, "qemu:/fake", "g", &opts, &r->g, &err), 0);
+}
+
+/* After registry_close() */
+static void close_rig(struct rig *r)
+{
+	registry_destroy(r->reg);
+	events_destroy(r->events);
+	hub_destroy(r->hub);
+	rmdir(r->dir);
+}
+
 /* Held for @monotonic seconds, while the clock went on by @realtime; is it let go after 60? */
 static bool is_let_go(time_t monotonic, time_t realtime)
 {
-	char dir[] = "/tmp/hvf-registry-XXXXXX";
-	const struct guest_opts opts = { .boot_ns = SECOND };
-	struct registry *reg;
-	struct events *events;
-	struct guest_entry *g;
-	struct hub *hub;
-	struct err err = { 0 };
+	struct rig rig;
 	unsigned n_unended = 0;
 	bool held;
 
 	realtime_off = monotonic_off = 0;
-	assert_non_null(mkdtemp(dir));
-	assert_int_equal(hub_create(60 * SECOND, &hub, &err), 0);
-	assert_int_equal(events_create(hub, 1, &events, &err), 0);
-	assert_int_equal(registry_create(dir, hub, events, &reg, &err), 0);
-	assert_int_equal(registry_attach(reg, "qemu:/fake", "g", &opts, &g, &err), 0);
-	assert_true(guest_is_held(g->guest));
+	open_rig(&rig);
+	assert_true(guest_is_held(rig.g->guest));
 	realtime_off = realtime;
 	monotonic_off = monotonic;
-	registry_release_held(reg, 60 * SECOND);
-	held = guest_is_held(g->guest);
+	registry_release_held(rig.reg, 60 * SECOND);
+	held = guest_is_held(rig.g->guest);
 	realtime_off = monotonic_off = 0;
-	registry_guest_put(g);
-	assert_int_equal(registry_close(reg, &n_unended), 0);
-	registry_destroy(reg);
-	events_destroy(events);
-	hub_destroy(hub);
-	rmdir(dir);
+	registry_guest_put(rig.g);
+	assert_int_equal(registry_close(rig.reg, &n_unended), 0);
+	close_rig(&rig);
 	return !held;
 }
 
@@ -123,33 +141,20 @@ static void held_for_too_long(void **state)
 /* Ten minutes of it: the service manager is told from the start, and not without an end. */
 static void slow_to_go(void **state)
 {
-	char dir[] = "/tmp/hvf-registry-XXXXXX";
-	const struct guest_opts opts = { .boot_ns = SECOND };
-	struct registry *reg;
-	struct events *events;
-	struct guest_entry *g;
-	struct hub *hub;
-	struct err err = { 0 };
+	struct rig rig;
 	unsigned n_unended = 0;
 
 	(void)state;
-	assert_non_null(mkdtemp(dir));
-	assert_int_equal(hub_create(60 * SECOND, &hub, &err), 0);
-	assert_int_equal(events_create(hub, 1, &events, &err), 0);
-	assert_int_equal(registry_create(dir, hub, events, &reg, &err), 0);
-	assert_int_equal(registry_attach(reg, "qemu:/fake", "g", &opts, &g, &err), 0);
-	registry_guest_put(g);
+	open_rig(&rig);
+	registry_guest_put(rig.g);
 	n_told = 0;
 	told_before = 20;
 	no_waiting = true;
-	assert_int_equal(registry_close(reg, &n_unended), 0);
+	assert_int_equal(registry_close(rig.reg, &n_unended), 0);
 	no_waiting = false;
 	told_before = 0;
 	assert_int_equal(n_told, 20 + 1); /* and that it went */
-	registry_destroy(reg);
-	events_destroy(events);
-	hub_destroy(hub);
-	rmdir(dir);
+	close_rig(&rig);
 }
 
 int main(void)
