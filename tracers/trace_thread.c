@@ -255,6 +255,20 @@ static void fail(struct trace *t, const struct err *err)
 	trace_notify(t);
 }
 
+/* Of a guest that is what it was its rings are read to their end; in any other's memory they mean nothing. */
+static void read_rest(struct trace *t, enum err_code why)
+{
+	struct err err = { 0 };
+
+	if (why == ERR_VMM_GONE || why == ERR_GUEST_REBOOTED || why == ERR_GUEST_RESTORED)
+		return;
+	if (drain_finish(t->drain, 0, &err))
+		log_warn("what was left in the rings could not be read: %s", err.msg);
+	trace_flush(t);
+	trace_update_losses(t);
+	trace_update_graph(t);
+}
+
 /* What costs a look at every CPU's counters in the guest. */
 static void count_graph(struct trace *t, u64 now, u64 *last)
 {
@@ -272,6 +286,7 @@ static bool drain_once(struct trace *t, u64 now, size_t *n_ret, bool *more_ret)
 	take_turn(t);
 	/* after it: calls that were found never to return before a turn belong before it */
 	if (trace_take_post(t, &err)) {
+		read_rest(t, err.code);
 		fail(t, &err);
 		return false;
 	}

@@ -226,6 +226,25 @@ static void what_fails_ends_the_trace_with_its_reason(void **state)
 	assert_int_equal(info().state, TRACE_FAILED);
 }
 
+/* It is what it was, and so are its rings. */
+static void what_was_written_before_it_failed_is_read(void **state)
+{
+	u64 end = clock_ns(CLOCK_MONOTONIC) + PATIENCE;
+
+	(void)state;
+	assert_true(flow(3));
+	assert_true(wait_for_records(3));
+	vm.before_off = SLOTS / 2;
+	vm.leaves = true;
+	vm.collect_fails = true;
+	while (info().state == TRACE_RUNNING && clock_ns(CLOCK_MONOTONIC) < end)
+		fake_nap();
+	assert_int_equal(info().state, TRACE_FAILED);
+	assert_int_equal(info().error.code, ERR_GUEST_LEAVES);
+	assert_int_equal(info().n_records, 3 + SLOTS / 2);
+	assert_int_equal(info().n_lost, 0);
+}
+
 /* The thread that looks after the guest gives up, and the one that drains has not seen it yet. */
 static void give_up_unseen(void)
 {
@@ -412,6 +431,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(calls_that_never_return_come_into_the_stream, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_fails_ends_the_trace_with_its_reason, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(what_was_written_before_it_failed_is_read, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(what_is_given_up_is_not_changed, setup, teardown),
 		cmocka_unit_test_setup_teardown(what_is_given_up_and_stopped_has_its_reason, setup,

@@ -298,7 +298,8 @@ int tracing_collect(struct guest *g, void (*fn)(void *arg, const struct tracing_
 	vm.refreshed = false;
 	vm.looks = 0;
 	if (vm.collect_fails)
-		return err_set(err, -ESRCH, ERR_VMM_GONE, 0, "the VMM ended");
+		return err_set(err, -ESRCH, vm.leaves ? ERR_GUEST_LEAVES : ERR_VMM_GONE, 0,
+			       "the VMM ended, or the guest leaves it");
 	if (vm.n_never) {
 		vm.n_never--;
 		fn(arg, &u);
@@ -350,6 +351,8 @@ void tracing_unsettled(struct guest *g)
 void tracing_off(struct guest *g)
 {
 	(void)g;
+	while (vm.before_off && fake_put(AGENT_REC_FUNCTION, TEXT, 7))
+		vm.before_off--;
 	vm.off = true;
 }
 

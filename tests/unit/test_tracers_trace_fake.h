@@ -31,11 +31,12 @@ struct fake_vm {
 	atomic_uint n_followed; /* tracing_follow() with no pids */
 	atomic_bool ring_hangs, in_ring; /* who drains */
 	atomic_uint n_changed; /* what is armed, or recorded, or whether returns are */
-	atomic_bool collect_fails;
+	atomic_bool collect_fails, leaves; /* the VMM ended, or the guest is leaving it */
 	atomic_bool disarm_fails;
 	atomic_bool disarm_waits; /* until another waits for the lock */
 	atomic_bool disarmed, late; /* late: frames were collected after that */
 	atomic_bool off;
+	atomic_uint before_off; /* records that the guest writes before it is */
 	atomic_bool unsettled; /* tracing_unsettled() */
 	atomic_uint ns_per_tick;
 };
