@@ -263,6 +263,13 @@ static void close_line(const struct report *r)
 		(unsigned long long)r->meta.n_records, (unsigned long long)r->meta.n_lost,
 		(unsigned long long)r->meta.n_functions,
 		r->meta.restored ? "restored" : "NOT verified to be restored");
+	if (r->meta.missed_forks || r->meta.missed_switches)
+		fprintf(stderr,
+			"some %s%s%s were missed, as the guest's own tracing had the functions that "
+			"tell them\n",
+			r->meta.missed_forks ? "forks" : "",
+			r->meta.missed_forks && r->meta.missed_switches ? " and " : "",
+			r->meta.missed_switches ? "task switches" : "");
 }
 
 /* Options are taken. */

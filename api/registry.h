@@ -73,7 +73,7 @@ struct trace_entry {
 	struct trace_info last; /* once closed: how it ended */
 	atomic_bool switched; /* from one tracer to the other, at some time */
 	u64 lost_told, lost_told_ns, captures_told, captures_told_ns, unheeded_told; /* watch.c */
-	bool failure_told;
+	bool failure_told, forks_told, switches_told;
 	_Atomic(struct names_kept *) names; /* names_then.c */
 	atomic_ullong lost_readers; /* records that streams were too slow for, all together */
 };

@@ -89,8 +89,7 @@ static json_t *calls_doc(const struct trace_info *i)
 			 (json_int_t)i->n_orphans);
 }
 
-/* What the guest's own tracing kept from the trace. */
-static json_t *missed_doc(const struct trace_info *i)
+json_t *trace_missed_doc(const struct trace_info *i)
 {
 	json_t *list = json_array();
 
@@ -108,7 +107,7 @@ static json_t *life_doc(struct trace_entry *t, const struct trace_info *i)
 
 	registry_continued_by(t, next);
 	return json_pack("{s:I, s:I, s:o, s:o}", "taken", (json_int_t)i->n_taken, "unheeded",
-			 (json_int_t)i->n_unheeded, "missed", missed_doc(i), "continued_by",
+			 (json_int_t)i->n_unheeded, "missed", trace_missed_doc(i), "continued_by",
 			 next[0] ? json_string(next) : json_null());
 }
 

@@ -204,6 +204,8 @@ static void put_end(struct stream *s, const struct trace_info *i, const char *re
 	s->meta.n_lost = i->n_lost + s->lost_here;
 	s->meta.n_functions = i->n_functions;
 	s->meta.n_restored = i->restore.sites_restored;
+	s->meta.missed_forks = i->missed_forks;
+	s->meta.missed_switches = i->missed_switches;
 	s->meta.boot_ns = i->boot_ns;
 	s->meta.zero_mono_ns = i->zero_mono_ns;
 	s->meta.restored = i->state != TRACE_RUNNING && i->restore.verified;

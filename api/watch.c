@@ -3,6 +3,7 @@
 #include "api/watch.h"
 
 #include "api/auth.h"
+#include "api/docs.h"
 #include "api/events.h"
 #include "api/hub.h"
 #include "api/registry.h"
@@ -79,6 +80,20 @@ static void look_at_unheeded(struct watch *w, struct trace_entry *t, const struc
 	t->unheeded_told = i->n_unheeded;
 }
 
+/* Once for each, when it begins. */
+static void look_at_missed(struct watch *w, struct trace_entry *t, const struct trace_info *i)
+{
+	json_t *more;
+
+	if (i->missed_forks == t->forks_told && i->missed_switches == t->switches_told)
+		return;
+	more = trace_event(t);
+	json_object_set_new(more, "missed", trace_missed_doc(i));
+	events_add(w->on.events, "tasks_missed", more);
+	t->forks_told = i->missed_forks;
+	t->switches_told = i->missed_switches;
+}
+
 static void look_at_trace(struct watch *w, struct trace_entry *t)
 {
 	struct trace_info i = { 0 };
@@ -87,6 +102,7 @@ static void look_at_trace(struct watch *w, struct trace_entry *t)
 	trace_get_info(t->trace, &i);
 	tell_losses(w, t, &i);
 	look_at_unheeded(w, t, &i);
+	look_at_missed(w, t, &i);
 	if (i.state != TRACE_FAILED || t->failure_told)
 		return;
 	t->failure_told = true;

@@ -281,8 +281,10 @@ void out_json_end(struct buf *b, const struct output_meta *meta, const char *rea
 	out_json_string(b, reason, strlen(reason));
 	buf_addf(b,
 		 ",\"records\":%llu,\"lost\":%llu,\"functions\":%llu,\"restored\":%llu,"
-		 "\"verified\":%s}\n",
+		 "\"verified\":%s,\"missed\":[%s%s%s]}\n",
 		 (unsigned long long)meta->n_records, (unsigned long long)meta->n_lost,
 		 (unsigned long long)meta->n_functions, (unsigned long long)meta->n_restored,
-		 meta->restored ? "true" : "false");
+		 meta->restored ? "true" : "false", meta->missed_forks ? "\"forks\"" : "",
+		 meta->missed_forks && meta->missed_switches ? "," : "",
+		 meta->missed_switches ? "\"switches\"" : "");
 }

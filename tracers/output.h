@@ -42,6 +42,7 @@ struct output_meta {
 	u64 n_records, n_lost;
 	u64 n_functions, n_restored;
 	bool restored; /* everything put back and verified */
+	bool missed_forks, missed_switches; /* trace_info's */
 	u64 n_unnamed; /* times that something said OUTPUT_SHARED_NAME instead of an address */
 };
 

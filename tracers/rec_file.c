@@ -305,11 +305,12 @@ void rec_writer_lost(struct rec_writer *w, struct buf *out, u64 count)
 void rec_writer_end(struct rec_writer *w, struct buf *out, const struct output_meta *meta)
 {
 	add_json_chunk(w, out, REC_CHUNK_END,
-		       json_pack("{s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I}", "records",
+		       json_pack("{s:I, s:I, s:I, s:I, s:b, s:b, s:b, s:I, s:I, s:I}", "records",
 				 (json_int_t)meta->n_records, "lost", (json_int_t)meta->n_lost,
 				 "functions", (json_int_t)meta->n_functions, "functions_restored",
 				 (json_int_t)meta->n_restored, "restored", (int)meta->restored,
-				 "boot_ns", (json_int_t)meta->boot_ns, "zero_mono_ns",
-				 (json_int_t)meta->zero_mono_ns, "unnamed",
+				 "missed_forks", (int)meta->missed_forks, "missed_switches",
+				 (int)meta->missed_switches, "boot_ns", (json_int_t)meta->boot_ns,
+				 "zero_mono_ns", (json_int_t)meta->zero_mono_ns, "unnamed",
 				 (json_int_t)w->n_shared));
 }

@@ -159,6 +159,8 @@ static int read_meta(struct rec_reader *r, struct err *err)
 		m->n_functions = get_u64(obj, "functions");
 		m->n_restored = get_u64(obj, "functions_restored");
 		m->restored = json_is_true(json_object_get(obj, "restored"));
+		m->missed_forks = json_is_true(json_object_get(obj, "missed_forks"));
+		m->missed_switches = json_is_true(json_object_get(obj, "missed_switches"));
 		m->boot_ns = get_u64(obj, "boot_ns");
 		m->zero_mono_ns = (s64)get_u64(obj, "zero_mono_ns");
 		m->n_unnamed = get_u64(obj, "unnamed");

@@ -208,6 +208,7 @@ int main(int argc, char **argv)
 	meta.zero_mono_ns = 1000 * BOOT;
 	meta.n_restored = FUNCTIONS;
 	meta.restored = true;
+	meta.missed_forks = true;
 	rec_writer_end(m.writer, &m.out, &meta);
 	flush(&m, 1);
 	if (m.store && rec_store_finish(m.store) < 0)

@@ -53,6 +53,8 @@ class Events(DaemonCase):
         self.assertEqual(info["missed"], ["forks", "switches"])
         unheeded = [x for x in self.events() if x["type"] == "functions_unheeded"]
         self.assertEqual([(x["trace"], x["count"]) for x in unheeded], [(u, 2)])
+        missed = [x for x in self.events() if x["type"] == "tasks_missed"]
+        self.assertEqual([(x["trace"], x["missed"]) for x in missed], [(u, ["forks", "switches"])])
         until("all losses are told", lambda: sum(
             x["count"] for x in self.events() if x["type"] == "records_lost") == lost)
         until("those of captures, too", lambda: sum(

@@ -74,6 +74,13 @@ def fields(text):
     return dict(re.findall(r"(\w+)=(\S+)", text))
 
 
+class Report(TestCase):
+    def test_what_was_missed(self):
+        said = run(os.environ["HVFTRACE"], "report", recording("graph")).stderr.decode()
+        self.assertTrue(said.endswith(
+            "some forks were missed, as the guest's own tracing had the functions that tell them\n"), said)
+
+
 @needs("trace-cmd")
 class TraceDat(TestCase):
     NAMES = {"function": "function", "graph_entry": "funcgraph_entry", "graph_return": "funcgraph_exit",

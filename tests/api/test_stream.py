@@ -29,7 +29,7 @@ class Streams(DaemonCase):
         self.assertEqual([x["seq"] for x in items[:-1]], list(range(2, doc["records"] + 1)))
         self.assertEqual(items[-1], {"type": "end", "seq": doc["records"], "reason": "stopped",
                                      "records": doc["records"], "lost": 0, "functions": 251, "restored": 251,
-                                     "verified": True})
+                                     "verified": True, "missed": []})
 
     def test_going_on_after_a_break(self):
         self.d.attach()

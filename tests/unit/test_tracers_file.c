@@ -104,6 +104,7 @@ static void write_all(struct buf *file, size_t flush_every)
 	end.n_functions = 3;
 	end.n_restored = 2;
 	end.restored = true;
+	end.missed_switches = true;
 	rec_writer_end(w, &b, &end);
 	buf_add(file, b.data, b.len);
 	assert_false(buf_failed(&b));
@@ -194,6 +195,7 @@ static void check_round_trip(size_t flush_every)
 	assert_int_equal(m->n_lost, 77);
 	assert_int_equal(m->n_functions, 3);
 	assert_int_equal(m->n_restored, 2);
+	assert_true(m->missed_switches && !m->missed_forks);
 	assert_true(m->restored);
 	assert_int_equal(rec_reader_next(r, &kind, &rec, NULL), 0); /* and it stays the end */
 	assert_int_equal(kind, REC_END);

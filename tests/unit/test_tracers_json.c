@@ -231,7 +231,11 @@ static void lost_and_end(void **state)
 	assert_string_equal(b.data,
 			    "{\"type\":\"end\",\"seq\":10,\"reason\":\"the \\\"guest\\\" is gone\","
 			    "\"records\":10,\"lost\":2,\"functions\":63,\"restored\":62,"
-			    "\"verified\":true}\n");
+			    "\"verified\":true,\"missed\":[]}\n");
+	meta.missed_forks = meta.missed_switches = true;
+	buf_reset(&b);
+	out_json_end(&b, &meta, "stopped");
+	assert_non_null(strstr(b.data, ",\"missed\":[\"forks\",\"switches\"]}\n"));
 	buf_deinit(&b);
 }
 

@@ -82,6 +82,7 @@ export function Losses({ trace, live, theme }) {
 			trace.lost_captures > 0 && ["Pieces of arguments", count(trace.lost_captures)],
 			trace.syscalls?.forgotten > 0 && ["Calls forgotten, too many at once", count(trace.syscalls.forgotten)],
 			trace.unheeded > 0 && ["Functions without all that was asked", count(trace.unheeded)],
+			trace.missed?.length > 0 && ["Missed, as the guest's own tracing had the functions", trace.missed.join(" and ")],
 			trace.graph && ["Returns not followed", count(trace.graph.lost_frames)]]} />
 		${data && data[0].length > 1 ? html`
 			<${Chart} title="Records" theme=${theme} data=${[data[0], data[1]]} unit=${perSecond}

@@ -11,14 +11,14 @@ const WORDS = {
 	trace_started: "Trace started", trace_changed: "Trace changed", trace_stopped: "Trace stopped", trace_failed: "Trace failed",
 	trace_deleted: "Trace deleted", records_lost: "Records were lost",
 	captures_lost: "Pieces of arguments were lost", vmm_silent: "The virtual machine's monitor does not answer", vmm_answers: "It answers again",
-	functions_unheeded: "Functions traced without all that was asked", marker: "Marker",
+	functions_unheeded: "Functions traced without all that was asked", tasks_missed: "Some tasks were missed", marker: "Marker",
 };
-const BAD = new Set(["guest_gone", "guest_rebooted", "trace_failed", "records_lost", "captures_lost", "functions_unheeded", "vmm_silent"]);
+const BAD = new Set(["guest_gone", "guest_rebooted", "trace_failed", "records_lost", "captures_lost", "functions_unheeded", "tasks_missed", "vmm_silent"]);
 
 function more(e) {
 	return [
 		e.version && `version ${e.version}`, e.target, e.tracer, e.functions !== undefined && e.type === "trace_started" && plural(e.functions, "function"),
-		e.count !== undefined && count(e.count), e.records !== undefined && e.type !== "trace_started" && plural(e.records, "record"),
+		e.count !== undefined && count(e.count), e.missed?.join(" and "), e.records !== undefined && e.type !== "trace_started" && plural(e.records, "record"),
 		e.lost ? `${count(e.lost)} lost` : null, e.verified === true && "all is as before", e.verified === false && "not verified", e.code, e.detail, e.text,
 	].filter(Boolean).map((s) => clean(s, 300)).join(", ");
 }
