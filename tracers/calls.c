@@ -12,6 +12,8 @@
  */
 #include "tracers/calls.h"
 
+#include "tracers/addr_hash.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +42,7 @@ struct task {
 struct calls {
 	u32 n; /* calls, and tasks: each has one at least */
 	u32 mask; /* of the hash */
+	u64 hash_key;
 	u32 n_open;
 	struct call *call;
 	struct task *task;
@@ -62,6 +65,7 @@ struct calls *calls_create(u32 n_calls)
 	if (!g)
 		return NULL;
 	g->n = MIN(MAX(n_calls, CALLS_MIN), CALLS_MAX);
+	g->hash_key = addr_hash_key();
 	g->mask = (1u << (32 - __builtin_clz(g->n - 1))) - 1;
 	g->call = calloc(g->n, sizeof(*g->call));
 	g->task = calloc(g->n, sizeof(*g->task));
@@ -96,7 +100,7 @@ u32 calls_open(const struct calls *g)
 
 static u32 *bucket_of(struct calls *g, u32 key)
 {
-	return &g->bucket[(key * 0x9e3779b1u) >> 7 & g->mask];
+	return &g->bucket[addr_hash(key, g->hash_key) & g->mask];
 }
 
 static u32 find(struct calls *g, u32 key)
