@@ -271,11 +271,17 @@ static int lock_dir(const struct guest_vmm *vm, const char *name, int *fd_ret)
 	return CLI_OK;
 }
 
-/* With what it is to inherit: the lock, and its end of the console's pipe. */
+/* May the VMM's process have it, too? */
+static bool inherit(int fd)
+{
+	return fd < 0 || fcntl(fd, F_SETFD, 0) == 0;
+}
+
+/* With what it is to inherit: the lock, its end of the console's pipe, and the memory that others find that in. */
 static int start_locked(const struct run_opts *o, const volatile sig_atomic_t *interrupted,
 			struct guest_vmm *vm, int lock)
 {
-	_cleanup_close_ int console = -1;
+	_cleanup_close_ int console = -1, offered = -1;
 	struct vmm_args args = { .n = 0 };
 	int status;
 
@@ -283,12 +289,12 @@ static int start_locked(const struct run_opts *o, const volatile sig_atomic_t *i
 	unlink(vm->control);
 	unlink(vm->pidfile);
 	if (vm->kind->needs_drain) {
-		status = console_drain(vm->console, &console);
+		status = console_drain(vm->console, &console, &offered);
 		if (status != CLI_OK)
 			return status;
 	}
 	vm->console_fd = console;
-	if (fcntl(lock, F_SETFD, 0) < 0 || (console >= 0 && fcntl(console, F_SETFD, 0) < 0))
+	if (!inherit(lock) || !inherit(console) || !inherit(offered))
 		return cli_fail("fcntl: %s", strerrordesc_np(errno));
 	vm->kind->args(&args, o, vm);
 	status = args.failed ? cli_fail("out of memory") : spawn(args.list, vm, interrupted);

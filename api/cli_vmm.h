@@ -99,11 +99,12 @@ bool disk_is_ambiguous(const char *path);
 
 /**
  * console_drain - a process that fills @path from the pipe whose other end is returned, until that is closed
+ * @offered_ret: memory in which others find the last of it (console_ring.h), for the VMM's process to have open
  *
  * Of one run as much as our own VMM writes, 64 MiB; the rest is read and dropped, as the guest could fill the
  * host's memory with it. Return: exit status; a failure is reported.
  */
-must_check int console_drain(const char *path, int *fd_ret);
+must_check int console_drain(const char *path, int *fd_ret, int *offered_ret);
 
 /**
  * vmm_start - make the guest's folder and start a VMM there, in the background

@@ -59,6 +59,10 @@
 	X(ERR_TRACE_MARKERS,     "trace.markers",              409, "a trace has 4096 markers at most; start another")      \
 	X(ERR_TRACE_SNAPSHOTS,   "trace.snapshots",            409, "a guest has 16 at most: DELETE /v1/traces/ID of one")  \
 	X(ERR_TRACE_ENDED,       "trace.ended",                409, "a guest keeps 32 traces that have ended: DELETE /v1/traces/ID of one") \
+	X(ERR_CONSOLE_NONE,      "console.not_offered",        422, "virsh console DOMAIN for libvirt's; else where its VMM was told to put it; hvftrace run has one") \
+	X(ERR_CONSOLE_READ_ONLY, "console.read_only",          422, "QEMU's console is only shown: hvftrace run --accel kvm has one to type at, or use ssh") \
+	X(ERR_CONSOLE_FULL,      "console.full",               409, "nothing of it was typed; try again once somebody reads in the guest, as a getty does") \
+	X(ERR_CONSOLE_SIZE,      "console.input_size",         413, "type at most 4096 bytes at a time")                \
 	X(ERR_FILE_FORMAT,       "file.format",                422, "the file is not a recording of hvftrace, or is cut")   \
 	X(ERR_IO,                "io",                         500, "see the system's message")
 /* clang-format on */

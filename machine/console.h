@@ -18,6 +18,7 @@ struct console_sink {
 struct console {
 	struct console_sink sink;
 	int fd; /* read from, or accepted at; -1: none */
+	int pipe[2]; /* what is written to the second, by whoever may look into this process, is received, too */
 	int stop_fd; /* eventfd */
 	bool listens;
 	bool started;
@@ -28,7 +29,8 @@ struct console {
  * console_open - where input comes from
  * @input: NULL nowhere; "-" standard input; else the path of a unix socket, mode 0600, which is made
  *
- * Return: 0; -EADDRINUSE something is at the path; other system errors of socket(2), bind(2).
+ * From a pipe that output_offer_input() tells of it comes in any case. Return: 0; -EADDRINUSE something is at the
+ * path; other system errors of socket(2), bind(2), pipe(2).
  */
 must_check int console_open(struct console *c, const char *input, struct console_sink sink,
 			    struct err *err);

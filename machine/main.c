@@ -210,7 +210,7 @@ static struct machine_config configure(const struct options *o, int out_fd, stru
 /* The console's output, and signals. */
 static int open_files(const struct options *o, int *out_ret, int *signals_ret, struct err *err)
 {
-	int out = STDOUT_FILENO;
+	int out = STDOUT_FILENO, rc;
 
 	if (o->console)
 		out = open(o->console, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -218,7 +218,8 @@ static int open_files(const struct options *o, int *out_ret, int *signals_ret, s
 	if (out < 0 || *signals_ret < 0)
 		return err_set(err, -errno, ERR_IO, 0, "%s: %s",
 			       o->console ? o->console : "signals", strerrordesc_np(errno));
-	return output_open(out, out_ret, err);
+	rc = output_open(out, out_ret, err);
+	return rc ? rc : output_offer(err);
 }
 
 int main(int argc, char **argv)

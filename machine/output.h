@@ -36,6 +36,16 @@ void output_limit(u64 bytes);
  */
 void output_write(int fd, const void *p, size_t n, int cancel_fd);
 
+/**
+ * output_offer - let others read the last of it in memory, whatever becomes of it where it goes (console_ring.h)
+ *
+ * Context: once, before vCPUs run. Return: 0; errors of console_ring_create().
+ */
+must_check int output_offer(struct err *err);
+
+/** output_offer_input - what is written to the pipe @fd the guest receives. Context: after output_offer(). */
+void output_offer_input(int fd);
+
 /** output_stop - nobody waits for who does not read any more, until output_resume(). Context: any thread. */
 void output_stop(void);
 void output_resume(void);

@@ -12,6 +12,7 @@
 #include "vmm/vm.h"
 
 struct guest;
+struct vm_console;
 
 struct guest_opts {
 	const char *state_dir; /* where the journal lives */
@@ -33,6 +34,8 @@ struct guest_info {
 	const char *accel; /* "kvm" or "tcg" */
 	const char *
 		state; /* "running", "stopped", "held", "gone"; "unknown": the VMM does not answer */
+	const char
+		*console; /* "none", "read": is only shown, or "write": takes what is typed, too */
 	pid_t vmm_pid;
 	u32 vcpus;
 	u64 ram_bytes;
@@ -99,6 +102,13 @@ void guest_info(struct guest *g, struct guest_info *ret);
  * that has just begun to hang is waited for once. Context: any thread.
  */
 void guest_glance(struct guest *g, struct guest_info *ret);
+/**
+ * guest_console - the guest's console (vmm/console.h), which knows when the guest was let go
+ *
+ * Context: any thread; waits for nobody. Return: 0, a reference; -ENOENT (console.not_offered).
+ */
+must_check int guest_console(const struct guest *g, struct vm_console **ret, struct err *err);
+
 pid_t guest_vmm_pid(const struct guest *g); /* never another one. Context: any thread */
 
 /**

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /* An attached guest as it is shown. See guest.h. */
 #include "patcher/guest_priv.h"
+#include "vmm/console.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,6 +29,13 @@ bool guest_is_held(struct guest *g)
 }
 
 /* All but the state, which is asked for. The lock is held. */
+static const char *console_of(const struct vm *vm)
+{
+	const struct vm_console *c = vm_console(vm);
+
+	return !c ? "none" : vm_console_takes(c) ? "write" : "read";
+}
+
 static void fill(struct guest *g, struct guest_info *ret)
 {
 	const struct kernel_location *loc = kernel_location(g->k);
@@ -37,6 +46,7 @@ static void fill(struct guest *g, struct guest_info *ret)
 	snprintf(ret->banner, sizeof(ret->banner), "%s", loc->banner);
 	snprintf(ret->build_id, sizeof(ret->build_id), "%s", kernel_build_id(g->k));
 	ret->accel = vm_accel(g->vm) == VM_ACCEL_TCG ? "tcg" : "kvm";
+	ret->console = console_of(g->vm);
 	ret->vmm_pid = vm_pid(g->vm);
 	ret->vcpus = vm_vcpu_count(g->vm);
 	for (size_t i = 0; i < vm_ram_count(g->vm); i++)
@@ -59,6 +69,18 @@ static void fill(struct guest *g, struct guest_info *ret)
 	ret->agent_data = g->agent.data;
 	ret->agent_bytes = g->agent.text_bytes + g->agent.data_bytes;
 	vm_windows(g->vm, &ret->windows);
+}
+
+int guest_console(const struct guest *g, struct vm_console **ret, struct err *err)
+{
+	struct vm_console *c = vm_console(g->vm);
+
+	if (!c)
+		return err_set(err, -ENOENT, ERR_CONSOLE_NONE, 0,
+			       "the VMM of %s, process %d, offers no console", g->target,
+			       (int)vm_pid(g->vm));
+	*ret = vm_console_ref(c);
+	return 0;
 }
 
 /* The lock is held. */

@@ -9,6 +9,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "vmm/console.h"
 #include "vmm/proc.h"
 
 #include <errno.h>
@@ -68,6 +69,9 @@ int vm_open_process(struct vm *vm, pid_t pid, struct err *err)
 
 static void vm_free(struct vm *vm)
 {
+	if (vm->console)
+		vm_console_close(vm->console);
+	vm_console_unref(vm->console);
 	vm->ops->detach(vm);
 	vm_mem_close(vm);
 	vm_more_ram_close(vm);
@@ -112,6 +116,10 @@ int vm_attach(const char *target, struct vm **vm_ret, struct err *err)
 		vm_free(vm);
 		return rc;
 	}
+	/* one without a console is as good for tracing */
+	rc = vm_console_find(vm->pid, vm->pidfd, &vm->console);
+	if (rc < 0 && rc != -ENOENT)
+		log_warn("%s: its console cannot be had: %s", vm->target, strerrordesc_np(-rc));
 	*vm_ret = vm;
 	return 0;
 }
@@ -137,6 +145,11 @@ const char *vm_target(const struct vm *vm)
 pid_t vm_pid(const struct vm *vm)
 {
 	return vm->pid;
+}
+
+struct vm_console *vm_console(const struct vm *vm)
+{
+	return vm->console;
 }
 
 u64 vm_pid_start_time(const struct vm *vm)

@@ -11,6 +11,7 @@
 #include "base/types.h"
 
 struct vm;
+struct vm_console;
 struct vm_view;
 
 enum vm_accel {
@@ -97,6 +98,10 @@ const char *vm_target(const struct vm *vm);
 pid_t vm_pid(const struct vm *vm); /* the VMM's process */
 u64 vm_pid_start_time(const struct vm *vm); /* /proc/PID/stat field 22; with the pid, an identity */
 enum vm_accel vm_accel(const struct vm *vm);
+
+/** vm_console - the guest's console (console.h); NULL: its VMM offers none. Context: any thread, until vm_detach(). */
+struct vm_console *vm_console(const struct vm *vm);
+
 u32 vm_vcpu_count(const struct vm *vm); /* 0 when not known */
 
 /** vm_alive - does the VMM's process still exist? Context: any thread, at any time; nobody is asked. */

@@ -70,6 +70,7 @@ struct vm {
 	bool held; /* it stays open until vm_release() */
 	bool has_spare; /* the last of ram[] is no RAM, but vm_spare() */
 	u64 spare_gpa; /* where it is, or would be; 0: the VMM has none */
+	struct vm_console *console; /* NULL: none is offered */
 	void *priv; /* the backend's */
 };
 

@@ -43,9 +43,10 @@ int(cli_fail)(const char *fmt, ...)
 	return CLI_FAILED;
 }
 
-int console_drain(const char *path, int *ret)
+int console_drain(const char *path, int *ret, int *offered_ret)
 {
 	(void)path;
+	(void)offered_ret;
 	*ret = -1;
 	return CLI_FAILED;
 }

@@ -18,6 +18,7 @@ bool __wrap_vm_held(const struct vm *vm);
 enum vm_state __wrap_vm_state(struct vm *vm);
 enum vm_accel __wrap_vm_accel(const struct vm *vm);
 pid_t __wrap_vm_pid(const struct vm *vm);
+struct vm_console *__wrap_vm_console(const struct vm *vm);
 u32 __wrap_vm_vcpu_count(const struct vm *vm);
 size_t __wrap_vm_ram_count(const struct vm *vm);
 void __wrap_vm_windows(const struct vm *vm, struct vm_windows *ret);
@@ -72,6 +73,12 @@ pid_t __wrap_vm_pid(const struct vm *v)
 {
 	(void)v;
 	return 17;
+}
+
+struct vm_console *__wrap_vm_console(const struct vm *v)
+{
+	(void)v;
+	return NULL;
 }
 
 u32 __wrap_vm_vcpu_count(const struct vm *v)
