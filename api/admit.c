@@ -132,11 +132,11 @@ static int check_query(struct request *rq)
 	return 0;
 }
 
-static bool is_json(const char *type)
+static bool is_type(const char *type, const char *wanted)
 {
-	size_t n = strlen("application/json");
+	size_t n = strlen(wanted);
 
-	return type && strncasecmp(type, "application/json", n) == 0 &&
+	return type && strncasecmp(type, wanted, n) == 0 &&
 	       (!type[n] || type[n] == ';' || type[n] == ' ');
 }
 
@@ -150,6 +150,7 @@ static void refuse(struct request *rq, enum problem_code code, const char *detai
 
 static int check_body(struct request *rq)
 {
+	const char *wanted = "application/json";
 	struct problem p;
 
 	if (rq->body_bytes > rq->body_limit) {
@@ -163,7 +164,9 @@ static int check_body(struct request *rq)
 		request_json(rq, 503, NULL);
 		return -EINVAL;
 	}
-	if (!(rq->route->flags & ROUTE_BODY)) {
+	if (rq->route->flags & ROUTE_BYTES)
+		wanted = "application/octet-stream";
+	if (!(rq->route->flags & (ROUTE_BODY | ROUTE_BYTES))) {
 		if (strcmp(rq->route->method, "POST") != 0 ||
 		    body_is_empty(rq->body.data, rq->body.len))
 			return 0;
@@ -171,9 +174,11 @@ static int check_body(struct request *rq)
 		request_problem(rq, &p);
 		return -EINVAL;
 	}
-	if (!is_json(rq->content_type)) {
+	if (!is_type(rq->content_type, wanted)) {
 		problem_from_code(&p, PROBLEM_MEDIA_TYPE_IN, "the request's body is %.80s",
 				  rq->content_type ? rq->content_type : "of no stated type");
+		if (rq->route->flags & ROUTE_BYTES)
+			p.hint = "send Content-Type: application/octet-stream";
 		request_problem(rq, &p);
 		return -EINVAL;
 	}

@@ -90,7 +90,7 @@ static json_t *body_doc(const char *data, size_t len)
 
 	if (!len)
 		return json_null();
-	if (len <= AUDIT_MAX_BODY)
+	if (data && len <= AUDIT_MAX_BODY)
 		doc = json_loadb(data, len, JSON_DECODE_ANY, NULL);
 	return doc ? doc : json_pack("{s:I}", "bytes", (json_int_t)len);
 }

@@ -19,7 +19,8 @@ struct audit_entry {
 	const char *request_id; /* NULL: the daemon's own doing */
 	const char *operation; /* "POST /v1/guests/{g}/traces" */
 	const char *path; /* as it was asked for */
-	const char *body; /* JSON, @body_len bytes that may be anything */
+	const char *
+		body; /* JSON, @body_len bytes that may be anything; NULL: told by its size alone */
 	size_t body_len;
 	int status; /* HTTP */
 	const char

@@ -18,8 +18,8 @@ enum role {
 	ROLE_UNSET, /* nobody said: may do nothing; of a route, that nobody thought of it: admins alone */
 	ROLE_ANYBODY, /* who did not say who they are */
 	ROLE_VIEWER, /* looks at guests, traces and records */
-	ROLE_OPERATOR, /* starts, changes and stops traces */
-	ROLE_ADMIN, /* attaches and detaches guests */
+	ROLE_OPERATOR, /* starts, changes and stops traces, looks at consoles */
+	ROLE_ADMIN, /* attaches and detaches guests, types at consoles */
 };
 
 #define AUTH_MAX_NAME    64

@@ -13,10 +13,12 @@
 #include <time.h>
 
 #define HUB_TICK_NS (500 * NSEC_PER_MSEC)
+#define HUB_LOOK_NS \
+	(40 * NSEC_PER_MSEC) /* while there is one that is to be looked at: hub_client.ready */
 
 struct hub {
 	pthread_mutex_t lock; /* the list and every client's flags; innermost of all locks */
-	pthread_cond_t end;
+	pthread_cond_t end; /* or there is another to be looked at */
 	pthread_t ticker;
 	struct hub_client *first;
 	u64 heartbeat_ns;
@@ -61,18 +63,40 @@ static void look(struct hub *h, u64 now)
 	}
 }
 
+/* Wake those that have something. Return: are there others to be looked at? */
+static bool look_ready(struct hub *h)
+{
+	bool others = false;
+
+	for (struct hub_client *c = h->first; c; c = c->next) {
+		if (!c->suspended || !c->ready)
+			continue;
+		if (c->ready(c))
+			wake(c);
+		else
+			others = true;
+	}
+	return others;
+}
+
 static void *tick(void *arg)
 {
 	struct hub *h = arg;
-	u64 step = MIN(HUB_TICK_NS, h->heartbeat_ns), at;
+	u64 step = MIN(HUB_TICK_NS, h->heartbeat_ns), next = monotonic_ns() + step, now;
 	struct timespec until;
+	bool often = false;
 
 	pthread_mutex_lock(&h->lock);
 	while (!h->ending) {
-		at = monotonic_ns() + step;
-		until = timespec_of(at);
+		now = monotonic_ns();
+		until = timespec_of(often ? MIN(next, now + HUB_LOOK_NS) : next);
 		pthread_cond_timedwait(&h->end, &h->lock, &until);
-		look(h, monotonic_ns());
+		often = look_ready(h);
+		now = monotonic_ns();
+		if (now < next)
+			continue;
+		look(h, now);
+		next = now + step;
 	}
 	pthread_mutex_unlock(&h->lock);
 	return NULL;
@@ -221,6 +245,8 @@ enum hub_why hub_wait(struct hub *h, struct hub_client *c, bool tick)
 		c->suspended = true;
 		c->wants_tick = tick;
 		MHD_suspend_connection(c->conn);
+		if (c->ready)
+			pthread_cond_signal(&h->end);
 	}
 	pthread_mutex_unlock(&h->lock);
 	return why;

@@ -23,6 +23,8 @@ struct hub_client {
 	bool half_close_is_end; /* TCP: a client's FIN cannot be told from its end */
 	bool wants_beat;
 	bool wants_tick; /* once */
+	/* what nobody tells of is looked for, some times a second: is there something new? Of the owner, after hub_client_init(); NULL */
+	bool (*ready)(const struct hub_client *c);
 	bool suspended, woken, gone, beat, denied;
 	const struct identity *who; /* the owner's */
 	u64 last_ns; /* CLOCK_MONOTONIC of its last output */

@@ -49,11 +49,11 @@ static json_t *doc_of(struct guest_entry *g, const struct guest_info *info)
 	const struct guest_info i = *info;
 	json_t *doc;
 
-	doc = json_pack("{s:s, s:o, s:o, s:s, s:s, s:i, s:I, s:I}", "name", g->name, "target",
+	doc = json_pack("{s:s, s:o, s:o, s:s, s:s, s:s, s:i, s:I, s:I}", "name", g->name, "target",
 			json_text(g->target), "attached", json_time(g->attached_ns), "state",
 			i.state ? i.state : "running", "accel", i.accel ? i.accel : "unknown",
-			"vmm_pid", (int)i.vmm_pid, "vcpus", (json_int_t)i.vcpus, "ram_bytes",
-			(json_int_t)i.ram_bytes);
+			"console", i.console ? i.console : "none", "vmm_pid", (int)i.vmm_pid,
+			"vcpus", (json_int_t)i.vcpus, "ram_bytes", (json_int_t)i.ram_bytes);
 	if (!doc)
 		return NULL;
 	json_object_update_new(

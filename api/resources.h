@@ -29,6 +29,10 @@ void res_guests_delete(struct request *rq);
 void res_guests_facts(struct request *rq);
 void res_guests_release(struct request *rq);
 
+/* res_console.c */
+void res_console_read(struct request *rq);
+void res_console_type(struct request *rq);
+
 /* res_functions.c */
 void res_functions_list(struct request *rq);
 void res_modules_list(struct request *rq);

@@ -13,6 +13,7 @@ enum route_flags {
 	ROUTE_INLINE = 1, /* never waits: may run on the HTTP thread */
 	ROUTE_BODY = 2, /* takes a JSON body */
 	ROUTE_STREAM = 4, /* answers with a stream */
+	ROUTE_BYTES = 8, /* takes bytes, of which the audit log is told the number alone */
 };
 
 struct route {

@@ -274,7 +274,7 @@ static void note_change(struct request *rq)
 		return;
 	snprintf(operation, sizeof(operation), "%s %s", rq->route->method, rq->route->path);
 	e.operation = operation;
-	e.body = rq->body.data;
+	e.body = rq->route->flags & ROUTE_BYTES ? NULL : rq->body.data;
 	e.body_len = rq->body.len;
 	audit_add(rq->srv->audit, &e);
 }

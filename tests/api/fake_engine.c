@@ -8,6 +8,7 @@
  *   qemu:/fake-gate         attaching waits for the file that HVFTRACE_FAKE_GATE names
  *   qemu:/fake-silent       its VMM does not answer while there is the file that HVFTRACE_FAKE_GATE names
  *   qemu:/fake-hung         guest_info() waits for that file, with the guest lock
+ *   qemu:/fake-console      has a console, see fake_console.c; of qemu:/fake-shown it is only shown
  *   qemu:/fake-boots        not booted at the first two tries
  *   qemu:/fake-detach       detaching fails, guest.text_changed
  *   qemu:/N/fake-together   detaching needs that FAKE_TOGETHER of them are detached at a time
@@ -141,6 +142,8 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	g->window_limit_ns = opts->window_limit_ns ? opts->window_limit_ns : 10000000;
 	snprintf(g->target, sizeof(g->target), "%s", target);
 	pthread_mutex_init(&g->lock, NULL);
+	if (fake_is(g, "fake-console") || fake_is(g, "fake-shown"))
+		g->console = fake_console_create(fake_is(g, "fake-console"));
 	for (size_t i = 0; i < FAKE_FUNCTIONS; i++)
 		fill_site(&g->kernel, i);
 	g->kernel.modules[0] = (struct kernel_module){ .name = "fakemod",
@@ -174,6 +177,7 @@ int guest_detach(struct guest *g, struct guest_restore *ret, struct err *err)
 		.memory_freed = !fails,
 		.verified = !fails,
 	};
+	fake_console_destroy(g->console);
 	pthread_mutex_destroy(&g->lock);
 	free(g);
 	if (fails)
@@ -211,6 +215,7 @@ static void fill(struct guest *g, struct guest_info *ret)
 		.banner = "Linux version 6.1.0-fake (f\xff) #1 SMP",
 		.build_id = "0123456789abcdef",
 		.accel = "tcg",
+		.console = fake_console_state(g->console),
 		.state = g->held              ? "held"
 			 : guest_is_silent(g) ? "unknown"
 					      : "running",

@@ -26,6 +26,7 @@ struct guest {
 	unsigned n_stops; /* trace_stop() calls so far */
 	struct vm_windows windows;
 	u64 window_limit_ns;
+	struct fake_console *console; /* NULL: none */
 };
 
 /** fake_code - the error code called @name; ERR_CODE_MAX when there is none */
@@ -33,6 +34,11 @@ enum err_code fake_code(const char *name);
 
 /** fake_gate - wait until the file that HVFTRACE_FAKE_GATE names exists */
 void fake_gate(void);
+
+/* fake_console.c; @takes: what is typed */
+struct fake_console *fake_console_create(bool takes);
+void fake_console_destroy(struct fake_console *c); /* NULL is fine */
+const char *fake_console_state(const struct fake_console *c);
 
 /** fake_is - is the guest of this kind? */
 bool fake_is(const struct guest *g, const char *kind);

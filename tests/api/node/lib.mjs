@@ -59,7 +59,7 @@ export class Daemon {
 				r.setEncoding('utf8');
 				r.on('data', piece => { text += piece; });
 				r.on('end', end);
-				if (/\/stream(\?|$)/.test(path) && r.statusCode === 200) {
+				if (/\/stream(\?|$)|\/console\?.*follow=true/.test(path) && r.statusCode === 200) {
 					setTimeout(() => { end(); rq.destroy(); }, 20);
 					r.on('error', () => {});
 				} else {

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A guest's console over the API: shown, followed, typed to, by whom, and what is not kept for anybody."""
+
+import http.client
+import json
+import os
+import socket
+import time
+import unittest
+
+from harness import SLOW, Daemon, DaemonCase, TestCase, until
+from test_access import Remote, add_token, port_of
+
+BYTES = {"Content-Type": "application/octet-stream"}
+BEGINS = b"Linux version 6.1.0-fake\r\nfake login: "
+RING = 1 << 20
+
+
+class Follower:
+    """A client that reads what it is asked to, and no more."""
+
+    def __init__(self, d, query="?follow=true&tail=0", headers=None):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20 * SLOW)
+        self.sock.connect(str(d.socket))
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.sock.sendall(f"GET /v1/guests/g/console{query} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        self.raw, self.text, self.ended = b"", b"", False
+        while b"\r\n\r\n" not in self.raw:
+            self.raw += self.sock.recv(4096)
+        self.head, self.raw = self.raw.split(b"\r\n\r\n", 1)
+        self.decode()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.sock.close()
+
+    def decode(self):
+        """Whole chunks (RFC 9112, 7.1)."""
+        while b"\r\n" in self.raw:
+            size, rest = self.raw.split(b"\r\n", 1)
+            n = int(size, 16)
+            if len(rest) < n + 2:
+                return
+            self.text += rest[:n]
+            self.raw = rest[n + 2:]
+            self.ended = self.ended or n == 0
+
+    def until(self, words):
+        while words not in self.text:
+            assert not self.ended, self.text[-200:]
+            self.raw += self.sock.recv(65536)
+            self.decode()
+        return self.text
+
+    def rest(self):
+        while not self.ended:
+            got = self.sock.recv(65536)
+            assert got, "the stream was cut"
+            self.raw += got
+            self.decode()
+        return self.text
+
+
+class ConsoleCase(DaemonCase):
+    kind = "fake-console"
+
+    def setUp(self):
+        super().setUp()
+        self.d.attach(self.kind)
+
+    def show(self, query=""):
+        r = self.d.request("GET", f"/v1/guests/g/console{query}")
+        self.assertEqual(r.status, 200, r.text)
+        return r.text
+
+    def type(self, text, headers=None):
+        return self.d.request("POST", "/v1/guests/g/console", raw=text, headers={**BYTES, **(headers or {})})
+
+    def typed(self, text):
+        r = self.type(text)
+        self.assertEqual((r.status, r.body), (200, {"guest": "g", "bytes": len(text)}))
+
+    def until_says(self, words):
+        until(f"the guest says {words}", lambda: words in self.show("?tail=1048576"))
+
+
+class Shown(ConsoleCase):
+    def test_bytes_that_no_browser_shows(self):
+        r = self.d.request("GET", "/v1/guests/g/console")
+        self.assertEqual((r.status, r.text), (200, BEGINS))
+        for name, value in (("Content-Type", "application/octet-stream"),
+                            ("X-Content-Type-Options", "nosniff"),
+                            ("Content-Security-Policy", "default-src 'none'; sandbox"),
+                            ("Cache-Control", "no-store")):
+            self.assertEqual(r.headers[name], value)
+        evil = b"<script>alert(1)</script>\x1b]0;x\x07\x00\xff\r\n"
+        self.typed(evil)
+        self.until_says(evil)
+        with Follower(self.d, "?follow=true") as f:
+            f.until(evil)
+            self.assertIn(b"Content-Type: application/octet-stream\r\n", f.head + b"\r\n")
+            self.assertIn(b"X-Content-Type-Options: nosniff\r\n", f.head + b"\r\n")
+            self.assertIn(b"Content-Security-Policy: default-src 'none'; sandbox\r\n", f.head + b"\r\n")
+        r = self.d.request("HEAD", "/v1/guests/g/console?follow=true")
+        self.assertEqual((r.status, r.text), (200, b""))
+
+    def test_how_much_of_before(self):
+        self.typed(b"a line\n" * 10)
+        self.until_says(b"a line\n" * 10)
+        self.assertEqual(self.show("?tail=0"), b"")
+        self.assertEqual(self.show("?tail=7"), b"a line\n")
+        self.assertEqual(self.show("?tail=20"), b"a line\n" * 2)
+        self.assertEqual(self.show("?tail=1048576"), BEGINS + b"a line\n" * 10)
+        self.assertEqual(self.show("?tail=72"), b"a line\n" * 9)  # the first has the login before it
+
+    def test_what_is_no_query(self):
+        for query in ("tail=x", "tail=-1", "tail=1048577", "tail=", "follow=1", "follow=", "more=1"):
+            p = self.problem(self.d.request("GET", f"/v1/guests/g/console?{query}"), 400, "bad_request")
+            self.assertEqual(self.pointers(p), [f"?{query.split('=')[0]}"])
+        self.problem(self.d.request("GET", "/v1/guests/none/console"), 404, "not_found")
+        self.problem(self.d.request("DELETE", "/v1/guests/g/console"), 405, "method_not_allowed")
+
+    def test_guests_say_what_they_have(self):
+        self.d.attach("fake-shown", "shown")
+        self.d.attach("fake", "none")
+        self.assertEqual({g["name"]: g["console"] for g in self.d.get("/v1/guests")["items"]},
+                         {"g": "write", "shown": "read", "none": "none"})
+        for method, headers, raw in (("GET", {}, None), ("POST", BYTES, b"x")):
+            p = self.problem(self.d.request(method, "/v1/guests/none/console", raw=raw, headers=headers), 422,
+                             "console.not_offered")
+            self.assertIn("virsh console", p["hint"])
+        r = self.d.request("POST", "/v1/guests/shown/console", raw=b"x", headers=BYTES)
+        self.problem(r, 422, "console.read_only")
+        self.assertEqual(self.d.request("GET", "/v1/guests/shown/console").text, BEGINS)
+
+    def test_more_than_is_kept(self):
+        self.typed(b"flood 3000000\nbehind\n")
+        self.until_says(b"behind\n")
+        text = self.show("?tail=1048576")
+        self.assertTrue(RING - 100 < len(text) <= RING, len(text))
+        self.assertTrue(text.startswith(b"0123456789abcdef0123"), text[:80])  # a line from its beginning
+
+
+class Typed(ConsoleCase):
+    def test_what_is_taken(self):
+        self.typed(b"")
+        self.typed(b"hello\x03\x00\xff")
+        self.until_says(b"hello\x03\x00\xff")
+        self.typed(b"y" * 4096)
+        self.problem(self.type(b"x" * 4097), 413, "console.input_size")
+        for kind in (None, "application/json", "text/plain", "application/x-www-form-urlencoded"):
+            p = self.problem(self.type(b"xyz", {"Content-Type": kind}), 415, "unsupported_media_type")
+            self.assertEqual(p["hint"], "send Content-Type: application/octet-stream")
+        self.until_says(b"y" * 4096)
+        self.assertNotIn(b"x", self.show("?tail=1048576").replace(b"Linux", b""))
+
+    def test_a_guest_that_takes_nothing(self):
+        self.typed(b"deaf\n")
+        until("it has no more room", lambda: self.type(b"z" * 4096).status == 409)
+        self.problem(self.type(b"z" * 4096), 409, "console.full")
+        self.assertNotIn(b"z", self.show())
+
+    def test_the_audit_log_says_who_and_how_much_and_never_what(self):
+        # such as would be JSON, too: a password of digits, a string, a document
+        for text in (b"12345678", b'"secret12345678"', b'{"secret": 12345678}', b"12345678\r"):
+            self.typed(text)
+        self.type(b"12345678" * 513)
+        self.type(b"12345678", {"Content-Type": "application/json"})
+        self.d.request("POST", "/v1/guests/none/console", raw=b"12345678", headers=BYTES)
+        log = (self.d.state_dir / "audit.jsonl").read_text()
+        self.assertNotIn("12345678", log)
+        self.assertNotIn("12345678", self.d.log())
+        lines = [e for e in map(json.loads, log.splitlines())
+                 if e["operation"] == "POST /v1/guests/{g}/console"]
+        self.assertEqual([(e["body"], e["status"]) for e in lines],
+                         [({"bytes": n}, status) for n, status in
+                          ((8, 200), (16, 200), (20, 200), (9, 200), (4104, 413), (8, 415), (8, 404))])
+        self.assertTrue(all(e["who"] == f"uid:{os.getuid()}" for e in lines))
+
+
+class Followed(ConsoleCase):
+    def test_what_comes_is_there_at_once(self):
+        with Follower(self.d) as f:
+            for i in range(20):
+                self.typed(b"word %d\n" % i)
+                begin = time.monotonic()
+                f.until(b"word %d\n" % i)
+                self.assertLess(time.monotonic() - begin, 2 * SLOW)
+            self.assertEqual(f.text, b"".join(b"word %d\n" % i for i in range(20)))
+
+    def test_from_before_and_on(self):
+        with Follower(self.d, "?follow=true") as f:
+            self.typed(b"more\n")
+            self.assertEqual(f.until(b"more\n"), BEGINS + b"more\n")
+
+    def test_the_vmm_ends(self):
+        with Follower(self.d) as f:
+            self.typed(b"end\n")
+            self.assertEqual(f.rest(), b"end\nlast words\r\n")
+        # what it said stays as long as it is attached, and who comes now has the end at once
+        self.assertEqual(self.show(), BEGINS + b"end\nlast words\r\n")
+        with Follower(self.d, "?follow=true&tail=12") as f:
+            self.assertEqual(f.rest(), b"last words\r\n")
+        self.problem(self.type(b"x"), 410, "vmm.gone")
+
+    def test_the_guest_is_let_go(self):
+        with Follower(self.d) as f:
+            self.d.good("DELETE", "/v1/guests/g")
+            self.assertEqual(f.rest(), b"")
+        self.problem(self.type(b"x"), 404, "not_found")
+
+    def test_the_daemon_stops(self):
+        with Follower(self.d) as f:
+            begin = time.monotonic()
+            self.d.stop()
+            self.assertEqual(f.rest(), b"")
+            self.assertLess(time.monotonic() - begin, 5 * SLOW)
+
+    def test_the_daemon_stops_while_nobody_reads(self):
+        with Follower(self.d):
+            self.typed(b"flood 500000\n")
+            begin = time.monotonic()
+            self.d.stop()
+            self.assertLess(time.monotonic() - begin, 10 * SLOW)
+
+    def test_a_client_that_left_is_noticed(self):
+        def streams():
+            return int(self.d.request("GET", "/metrics").text.decode()
+                       .split("\nhvftrace_streams ")[1].split()[0])
+        with Follower(self.d):
+            self.assertEqual(streams(), 1)
+        until("its stream is closed", lambda: streams() == 0)
+
+
+def rss(pid):
+    with open(f"/proc/{pid}/status") as f:
+        return next(int(line.split()[1]) << 10 for line in f if line.startswith("VmRSS:"))
+
+
+class Slow(ConsoleCase):
+    def test_who_does_not_read_costs_nothing_and_is_told(self):
+        """Nothing is kept beyond the last MiB, whoever reads; and 64 MiB are no limit here."""
+        with Follower(self.d) as slow, Follower(self.d) as quick:
+            slow.until(b"") or self.typed(b"begins\n")
+            slow.until(b"begins\n")
+            quick.until(b"begins\n")
+            before = rss(self.d.process.pid)
+            total = 0
+            for _ in range(72):
+                self.typed(b"flood %d\n" % RING)
+                total += RING
+                self.until_says(b"")
+            self.typed(b"behind\n")
+            quick.until(b"behind\n")
+            self.assertLess(rss(self.d.process.pid) - before, 8 << 20)
+            text = slow.until(b"behind\n")
+            self.assertRegex(text, rb"\r\n\[hvftrace: [0-9]+ bytes were not read in time\]\r\n")
+            self.assertLess(len(text), 16 << 20)
+            # and after that all of it, in order
+            self.typed(b"after that\n")
+            self.assertTrue(slow.until(b"after that\n").endswith(b"behind\nafter that\n"))
+        self.assertGreater(total, 64 << 20)
+
+
+class Roles(TestCase):
+    def setUp(self):
+        self.d = Daemon()
+        self.tokens = self.d.dir / "tokens"
+        self.of = {r: add_token(self.tokens, f"for-{r}", r) for r in ("viewer", "operator", "admin")}
+        self.d.listen.append("tcp:127.0.0.1:0")
+        self.d.args = ["--tokens", str(self.tokens)]
+        self.d.__enter__()
+        self.d.attach("fake-console")
+        self.remote = Remote(port_of(self.d))
+
+    def tearDown(self):
+        self.d.__exit__(None, None, None)
+
+    def test_who_may(self):
+        for role, read, write in ((None, 401, 401), ("viewer", 403, 403), ("operator", 200, 403),
+                                  ("admin", 200, 200)):
+            token = self.of.get(role)
+            path = "/v1/guests/g/console"
+            self.assertEqual(self.remote.request("GET", path, token=token).status, read, role)
+            r = self.remote.request("GET", f"{path}?follow=true&tail=x", token=token)
+            self.assertEqual(r.status, 400 if read == 200 else read)
+            r = self.remote.request("POST", path, {}, token=token, headers=BYTES)
+            self.assertEqual(r.status, 415 if write == 200 else write)  # it is JSON, but that is asked last
+
+    def test_a_token_that_is_removed_ends_it(self):
+        c = http.client.HTTPConnection("127.0.0.1", port_of(self.d), timeout=20 * SLOW)
+        c.request("GET", "/v1/guests/g/console?follow=true",
+                  headers={"Authorization": f"Bearer {self.of['operator']}"})
+        r = c.getresponse()
+        self.assertEqual((r.status, r.read1()), (200, BEGINS))
+        self.tokens.write_text("".join(x for x in self.tokens.read_text().splitlines(True)
+                                       if "for-operator" not in x))
+        self.assertEqual(r.read(), b"")
+        c.close()
+
+
+if __name__ == "__main__":
+    unittest.main()
