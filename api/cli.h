@@ -104,6 +104,9 @@ struct cli_reply {
  */
 int cli_call(struct cli *c, const char *method, const char *path, json_t *body,
 	     struct cli_reply *ret);
+/** cli_send_bytes - as cli_call(), a POST of @n bytes */
+int cli_send_bytes(struct cli *c, const char *path, const void *data, size_t n,
+		   struct cli_reply *ret);
 void cli_reply_deinit(struct cli_reply *r);
 /** cli_refused - report a problem document; Return: CLI_FAILED */
 int cli_refused(const struct cli_reply *r);

@@ -90,53 +90,71 @@ int cli_http_no_answer(const struct cli *c, CURL *h, CURLcode why)
 			curl_easy_strerror(why));
 }
 
-static int send_body(CURL *h, json_t *body, char **text_ret, struct curl_slist **headers_ret)
+/* What goes with a request: bytes and what they are; @type NULL: nothing. */
+struct sent {
+	const char *data, *type;
+	size_t len;
+};
+
+static int call(struct cli *c, const char *method, const char *path, const struct sent *sent,
+		struct cli_reply *ret)
 {
-	*text_ret = json_dumps(body, JSON_COMPACT);
-	json_decref(body);
-	*headers_ret = curl_slist_append(NULL, "Content-Type: application/json");
-	if (!*text_ret || !*headers_ret)
+	_cleanup_buf_ struct buf answer = { 0 };
+	struct curl_slist *headers = NULL;
+	int status = CLI_OK;
+	CURLcode r;
+	CURL *h;
+
+	if (!c->curl)
+		c->curl = curl_easy_init();
+	h = cli_http_prepare(c, c->curl, method, path);
+	if (sent->type)
+		headers = curl_slist_append(NULL, sent->type);
+	if (!h || (sent->type && !headers)) {
+		curl_slist_free_all(headers);
 		return cli_fail("out of memory");
-	curl_easy_setopt(h, CURLOPT_POSTFIELDS, *text_ret);
-	curl_easy_setopt(h, CURLOPT_HTTPHEADER, *headers_ret);
-	return CLI_OK;
+	}
+	if (headers)
+		curl_easy_setopt(h, CURLOPT_HTTPHEADER, headers);
+	if (headers || strcmp(method, "POST") == 0) {
+		curl_easy_setopt(h, CURLOPT_POSTFIELDSIZE, (long)sent->len);
+		curl_easy_setopt(h, CURLOPT_POSTFIELDS, sent->data ? sent->data : "");
+	}
+	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, cli_http_collect);
+	curl_easy_setopt(h, CURLOPT_WRITEDATA, &answer);
+	r = curl_easy_perform(h);
+	if (r != CURLE_OK)
+		status = cli_http_no_answer(c, h, r);
+	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &ret->status);
+	curl_slist_free_all(headers);
+	if (status == CLI_OK && answer.len)
+		ret->doc = json_loadb(answer.data, answer.len, 0, NULL);
+	return status;
 }
 
 int cli_call(struct cli *c, const char *method, const char *path, json_t *body,
 	     struct cli_reply *ret)
 {
-	_cleanup_buf_ struct buf answer = { 0 };
-	struct curl_slist *headers = NULL;
-	char *text = NULL;
-	int status = CLI_OK;
-	CURLcode r;
-	CURL *h;
+	_cleanup_free_ char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+	struct sent sent = { 0 };
 
 	*ret = (struct cli_reply){ 0 };
-	if (!c->curl)
-		c->curl = curl_easy_init();
-	h = cli_http_prepare(c, c->curl, method, path);
-	if (!h) {
+	if (body) {
 		json_decref(body);
-		return cli_fail("out of memory");
+		if (!text)
+			return cli_fail("out of memory");
+		sent = (struct sent){ text, "Content-Type: application/json", strlen(text) };
 	}
-	if (body)
-		status = send_body(h, body, &text, &headers);
-	else if (strcmp(method, "POST") == 0)
-		curl_easy_setopt(h, CURLOPT_POSTFIELDS, "");
-	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, cli_http_collect);
-	curl_easy_setopt(h, CURLOPT_WRITEDATA, &answer);
-	if (status == CLI_OK) {
-		r = curl_easy_perform(h);
-		if (r != CURLE_OK)
-			status = cli_http_no_answer(c, h, r);
-	}
-	curl_easy_getinfo(h, CURLINFO_RESPONSE_CODE, &ret->status);
-	curl_slist_free_all(headers);
-	free(text);
-	if (status == CLI_OK && answer.len)
-		ret->doc = json_loadb(answer.data, answer.len, 0, NULL);
-	return status;
+	return call(c, method, path, &sent, ret);
+}
+
+int cli_send_bytes(struct cli *c, const char *path, const void *data, size_t n,
+		   struct cli_reply *ret)
+{
+	const struct sent sent = { data, "Content-Type: application/octet-stream", n };
+
+	*ret = (struct cli_reply){ 0 };
+	return call(c, "POST", path, &sent, ret);
 }
 
 void cli_reply_deinit(struct cli_reply *r)

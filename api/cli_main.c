@@ -81,9 +81,13 @@ static const struct cli_verb verbs[] = {
 	  "-l do_one_initcall --args --retval -o boot.hvft\n"
 	  "  hvftrace report boot.hvft --format initcalls\n",
 	  cli_run },
-	{ "console", "G", "what a guest that was started by run says, and what is typed to it",
-	  "  Ctrl-] leaves. What is no terminal is sent to its end; then the guest's words are followed.\n"
-	  "\n  hvftrace console web1\n",
+	{ "console", "G [--attached]",
+	  "what a guest that was started by run says, and what is typed to it",
+	  "  --attached      by way of the daemon, also a guest that this user has started; one with a URL\n"
+	  "                  (-s), and whoever has run none called G, does so anyhow\n"
+	  "\nCtrl-] leaves. What is no terminal is sent to its end; then the guest's words are followed.\n"
+	  "\n  hvftrace console web1\n"
+	  "  HVFTRACE_TOKEN=... hvftrace -s https://host:8443 console web1\n",
 	  cli_console },
 	{ "attach", "TARGET [OPTION]...", "attach a running guest",
 	  "  TARGET          libvirt:URI/DOMAIN, qemu:QMP-SOCKET or pid:VMM-PID; DOMAIN is a name or\n"

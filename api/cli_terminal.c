@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* The verb console: what a guest of `hvftrace run` says, and what is typed to it. */
-#include "api/cli.h"
+#include "api/cli_terminal.h"
 #include "api/cli_vmm.h"
 #include "api/names.h"
 #include "base/cleanup.h"
@@ -20,15 +20,13 @@
 
 #define SHOWN_BEFORE (32 << 10) /* bytes of what it said before we came */
 #define LOOK_MS      50 /* a file does not tell that it grew */
-#define LEAVE        0x1d /* Ctrl-], as of other consoles */
 
 struct terminal {
 	int file; /* what the guest says */
 	int input; /* what it receives; -1: nothing */
 	int ended; /* pidfd of its VMM; -1: it does not run */
-	bool raw; /* standard input is a terminal, whose keys go to the guest as they are */
 	bool typing; /* standard input is not at its end */
-	struct termios before;
+	struct terminal_keys keys;
 };
 
 static volatile sig_atomic_t interrupted;
@@ -65,7 +63,7 @@ static void go_near_end(int fd)
 	}
 }
 
-static bool write_all(int fd, const char *p, size_t n)
+bool terminal_write(int fd, const char *p, size_t n)
 {
 	while (n) {
 		ssize_t did = write(fd, p, n);
@@ -87,7 +85,7 @@ static bool show(const struct terminal *t)
 	ssize_t n;
 
 	while ((n = read(t->file, buf, sizeof(buf))) > 0) {
-		if (!write_all(STDOUT_FILENO, buf, (size_t)n))
+		if (!terminal_write(STDOUT_FILENO, buf, (size_t)n))
 			return false;
 	}
 	return true;
@@ -103,12 +101,12 @@ static bool pass_keys(struct terminal *t)
 		return true;
 	t->typing = n > 0;
 	if (n <= 0)
-		return !t->raw; /* a terminal that hung up */
-	leave = t->raw ? memchr(buf, LEAVE, (size_t)n) : NULL;
+		return !t->keys.raw; /* a terminal that hung up */
+	leave = t->keys.raw ? memchr(buf, TERMINAL_LEAVE, (size_t)n) : NULL;
 	if (leave)
 		n = leave - buf;
 	/* one that has ended is found out by its end */
-	(void)write_all(t->input, buf, (size_t)n);
+	(void)terminal_write(t->input, buf, (size_t)n);
 	return !leave;
 }
 
@@ -129,31 +127,39 @@ static int follow(struct terminal *t)
 	return CLI_OK;
 }
 
-/* Keys as they are pressed, Ctrl-C, too; put back by restore(). */
-static void make_raw(struct terminal *t)
+void terminal_make_raw(struct terminal_keys *k)
 {
 	struct termios raw;
 
-	if (t->input < 0 || tcgetattr(STDIN_FILENO, &t->before) < 0)
+	if (tcgetattr(STDIN_FILENO, &k->before) < 0)
 		return;
-	raw = t->before;
+	raw = k->before;
 	cfmakeraw(&raw);
-	raw.c_oflag = t->before.c_oflag; /* the guest's lines end as lines do */
-	t->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
-	if (t->raw)
+	raw.c_oflag = k->before.c_oflag; /* the guest's lines end as lines do */
+	k->raw = tcsetattr(STDIN_FILENO, TCSADRAIN, &raw) == 0;
+	if (k->raw)
 		fputs("(Ctrl-] leaves)\r\n", stderr);
 }
 
-static void restore(const struct terminal *t)
+void terminal_restore(const struct terminal_keys *k)
 {
-	if (t->raw)
-		(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &t->before);
+	if (k->raw)
+		(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &k->before);
+}
+
+const volatile sig_atomic_t *terminal_signals(void)
+{
+	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
+	struct sigaction act = { .sa_handler = on_signal };
+
+	signal(SIGPIPE, SIG_IGN);
+	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
+		sigaction(signals[i], &act, NULL);
+	return &interrupted;
 }
 
 static int talk(const struct guest_vmm *vm, struct terminal *t)
 {
-	static const int signals[] = { SIGINT, SIGTERM, SIGHUP };
-	struct sigaction act = { .sa_handler = on_signal };
 	int status;
 
 	go_near_end(t->file);
@@ -163,30 +169,25 @@ static int talk(const struct guest_vmm *vm, struct terminal *t)
 				"console, %s",
 				vm->console);
 	}
-	signal(SIGPIPE, SIG_IGN);
-	for (size_t i = 0; i < ARRAY_SIZE(signals); i++)
-		sigaction(signals[i], &act, NULL);
+	(void)terminal_signals();
 	t->typing = t->input >= 0;
 	if (!t->typing && isatty(STDIN_FILENO))
 		fputs("(of a guest in QEMU the console is only shown; Ctrl-C leaves)\n", stderr);
-	make_raw(t);
+	if (t->typing)
+		terminal_make_raw(&t->keys);
 	status = follow(t);
-	restore(t);
+	terminal_restore(&t->keys);
 	return status;
 }
 
-int cli_console(struct cli *c, int argc, char **argv)
+/* One that this user has run. */
+static int console_own(const char *name)
 {
 	_cleanup_close_ int file = -1, input = -1, ended = -1;
 	struct guest_vmm vm;
 	struct terminal t;
-	int status;
+	int status = vmm_find(name, &vm);
 
-	if (!cli_no_options(c, argc, argv, &status))
-		return status;
-	if (optind + 1 != argc || !name_valid(argv[optind]))
-		return cli_usage(argv[0], "which guest?");
-	status = vmm_find(argv[optind], &vm);
 	if (status != CLI_OK)
 		return status;
 	file = open(vm.console, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -196,4 +197,32 @@ int cli_console(struct cli *c, int argc, char **argv)
 	input = ended >= 0 ? open_input(vm.socket) : -1;
 	t = (struct terminal){ .file = file, .input = input, .ended = ended };
 	return talk(&vm, &t);
+}
+
+int cli_console(struct cli *c, int argc, char **argv)
+{
+	static const struct option longs[] = { CLI_COMMON_LONG,
+					       { "attached", no_argument, NULL, 'a' },
+					       { NULL, 0, NULL, 0 } };
+	bool attached = false;
+	const char *name;
+	int opt, status;
+
+	while ((opt = getopt_long(argc, argv, CLI_COMMON_SHORT, longs, NULL)) != -1) {
+		if (opt == 'a') {
+			attached = true;
+			continue;
+		}
+		status = cli_common_option(c, argv[0], opt, optarg);
+		if (status != -1)
+			return status == CLI_HELP_SHOWN ? CLI_OK : status;
+	}
+	name = argv[optind];
+	if (optind + 1 != argc || !name_valid(name))
+		return cli_usage(argv[0], "which guest?");
+	/* a daemon with a URL is one elsewhere, perhaps: its guests are not ours */
+	if (attached || c->url)
+		return console_attached(c, name, false);
+	status = vmm_is_own(name) ? CONSOLE_NO_GUEST : console_attached(c, name, true);
+	return status == CONSOLE_NO_GUEST ? console_own(name) : status;
 }

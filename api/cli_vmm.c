@@ -311,6 +311,14 @@ static int start_locked(const struct run_opts *o, const volatile sig_atomic_t *i
 	return status;
 }
 
+bool vmm_is_own(const char *name)
+{
+	struct guest_vmm vm = { .kind = &vmm_own };
+
+	name_files(name, &vm);
+	return is_ours(vm.dir);
+}
+
 int vmm_find(const char *name, struct guest_vmm *ret)
 {
 	_cleanup_close_ int fd = -1;
@@ -320,8 +328,8 @@ int vmm_find(const char *name, struct guest_vmm *ret)
 	name_files(name, ret);
 	if (!is_ours(ret->dir))
 		return cli_fail(
-			"this user has run no guest %s here (run.not_found): attached guests "
-			"that others started have their consoles elsewhere",
+			"this user has run no guest %s here, nor is one attached (run.not_found): "
+			"hvftrace ls shows those that are",
 			name);
 	snprintf(lock, sizeof(lock), "%s/lock", ret->dir);
 	fd = open(lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);

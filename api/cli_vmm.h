@@ -123,6 +123,9 @@ int vmm_start(const struct vmm_kind *kind, const struct run_opts *o,
  */
 int vmm_find(const char *name, struct guest_vmm *ret);
 
+/** vmm_is_own - is there the folder of a guest of this name that this user has started? */
+bool vmm_is_own(const char *name);
+
 /** vmm_is_alive - does its process still run? */
 bool vmm_is_alive(const struct guest_vmm *vm);
 

@@ -10,7 +10,8 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#define MAGIC    0x31676e69726e6f63ull /* "conring1" */
+#define MAGIC 0x31676e69726e6f63ull /* "conring1" */
+
 #define LINE_MAX 4096u /* so far a line's end is looked for */
 #define SEALS    (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
@@ -130,12 +131,12 @@ u64 console_ring_end(const struct console_ring *r)
 	return __atomic_load_n(&r->shared->done, __ATOMIC_ACQUIRE);
 }
 
-/* The oldest that is not being overwritten. */
-static u64 oldest(const struct console_ring *r)
+/* The oldest that is not being overwritten, of what was said up to @end; whatever a writer that lies says. */
+static u64 oldest(const struct console_ring *r, u64 end)
 {
-	u64 begun = __atomic_load_n(&r->shared->begun, __ATOMIC_ACQUIRE);
+	u64 begun = MAX(__atomic_load_n(&r->shared->begun, __ATOMIC_ACQUIRE), end);
 
-	return begun > CONSOLE_RING_BYTES ? begun - CONSOLE_RING_BYTES : 0;
+	return begun > CONSOLE_RING_BYTES ? MIN(begun - CONSOLE_RING_BYTES, end) : 0;
 }
 
 u64 console_ring_tail(const struct console_ring *r, u64 bytes)
@@ -145,7 +146,7 @@ u64 console_ring_tail(const struct console_ring *r, u64 bytes)
 	const u8 *lf;
 	size_t n;
 
-	at = MIN(MAX(at, oldest(r)), end);
+	at = MAX(at, oldest(r, end));
 	if (!at || at == end)
 		return at;
 	/* with the byte before it, if that is kept: it may be the beginning of a line itself */
@@ -160,18 +161,14 @@ u64 console_ring_tail(const struct console_ring *r, u64 bytes)
 size_t console_ring_read(const struct console_ring *r, u64 *at_ret, void *buf, size_t n,
 			 u64 *lost_ret)
 {
-	u64 end = console_ring_end(r), from = oldest(r), at = *at_ret;
+	u64 end = console_ring_end(r), from = oldest(r, end), at = MIN(*at_ret, end);
 
 	*lost_ret = 0;
-	if (at > end) /* only of a writer that lies */
-		at = *at_ret = end;
-	/* nor may what is kept be older than what was said: another lie, by which nothing is read but bytes of the ring */
-	from = MIN(from, end);
-	n = (size_t)MIN((u64)n, MIN(end - MAX(at, from), CONSOLE_RING_BYTES));
 	if (at >= from) {
+		n = (size_t)MIN((u64)n, end - at);
 		copy_out(buf, r->shared->data, at, n);
 		__atomic_thread_fence(__ATOMIC_SEQ_CST);
-		from = MIN(oldest(r), end);
+		from = oldest(r, end);
 	}
 	if (at >= from) {
 		*at_ret = at + n;

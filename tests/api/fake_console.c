@@ -136,6 +136,11 @@ void fake_console_destroy(struct fake_console *c)
 	free(c);
 }
 
+bool fake_console_ended(const struct fake_console *c)
+{
+	return vm_console_ended(c->console);
+}
+
 const char *fake_console_state(const struct fake_console *c)
 {
 	return !c ? "none" : vm_console_takes(c->console) ? "write" : "read";

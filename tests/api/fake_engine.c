@@ -216,7 +216,8 @@ static void fill(struct guest *g, struct guest_info *ret)
 		.build_id = "0123456789abcdef",
 		.accel = "tcg",
 		.console = fake_console_state(g->console),
-		.state = g->held              ? "held"
+		.state = guest_is_gone(g)     ? "gone"
+			 : g->held            ? "held"
 			 : guest_is_silent(g) ? "unknown"
 					      : "running",
 		.vmm_pid = 4242,
@@ -271,8 +272,7 @@ bool guest_is_silent(const struct guest *g)
 
 bool guest_is_gone(const struct guest *g)
 {
-	(void)g;
-	return false;
+	return g->console && fake_console_ended(g->console);
 }
 
 bool guest_is_held(struct guest *g)

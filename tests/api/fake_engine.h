@@ -38,6 +38,7 @@ void fake_gate(void);
 /* fake_console.c; @takes: what is typed */
 struct fake_console *fake_console_create(bool takes);
 void fake_console_destroy(struct fake_console *c); /* NULL is fine */
+bool fake_console_ended(const struct fake_console *c);
 const char *fake_console_state(const struct fake_console *c);
 
 /** fake_is - is the guest of this kind? */

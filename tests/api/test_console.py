@@ -4,11 +4,15 @@
 import http.client
 import json
 import os
+import signal
 import socket
+import subprocess
+import termios
+import threading
 import time
 import unittest
 
-from harness import SLOW, Daemon, DaemonCase, TestCase, until
+from harness import SLOW, CliCase, Daemon, DaemonCase, TestCase, die_with_parent, until
 from test_access import Remote, add_token, port_of
 
 BYTES = {"Content-Type": "application/octet-stream"}
@@ -263,6 +267,155 @@ class Slow(ConsoleCase):
             self.typed(b"after that\n")
             self.assertTrue(slow.until(b"after that\n").endswith(b"behind\nafter that\n"))
         self.assertGreater(total, 64 << 20)
+
+
+class Command(CliCase):
+    """hvftrace console of a guest that the daemon has attached."""
+
+    def setUp(self):
+        super().setUp()
+        self.d.attach("fake-console")
+        self.env = {"XDG_RUNTIME_DIR": str(self.d.dir)}
+
+    def console(self, *args, stdin=subprocess.PIPE, name="g", env=None):
+        place = args or ("-s", str(self.d.socket))
+        return subprocess.Popen([os.environ["HVFTRACE"], *place, "console", name], stdin=stdin,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                                env={**os.environ, **self.env, **(env or {})}, preexec_fn=die_with_parent)
+
+    def read_until(self, p, words, got=b""):
+        while words not in got:
+            piece = p.stdout.read(4096)
+            self.assertTrue(piece, (got, p.poll() is not None and p.stderr.read()))
+            got += piece
+        return got
+
+    def ends(self, p, status, stderr=b""):
+        self.assertEqual((p.wait(20 * SLOW), p.stderr.read()), (status, stderr))
+
+    def test_follows_and_sends(self):
+        with self.console() as p:
+            self.read_until(p, BEGINS)
+            p.stdin.write(b"hello\x1d\n")  # which leaves on a terminal alone
+            self.assertEqual(self.read_until(p, b"\n"), b"hello\x1d\n")
+            p.stdin.close()
+            self.d.request("POST", "/v1/guests/g/console", raw=b"more\n", headers=BYTES)
+            self.assertEqual(self.read_until(p, b"\n"), b"more\n")
+            self.d.request("POST", "/v1/guests/g/console", raw=b"end\n", headers=BYTES)
+            self.assertEqual(self.read_until(p, b"words\r\n"), b"end\nlast words\r\n")
+            self.ends(p, 0)
+        with self.console() as p:
+            self.assertEqual(p.stdout.read(), BEGINS + b"hello\x1d\nmore\nend\nlast words\r\n")
+            self.ends(p, 1, b"hvftrace: the guest does not run any more (vmm.gone): that was its console\n")
+
+    def test_much_at_once(self):
+        much = b"".join(b"line %07d\n" % i for i in range(20000))
+        with self.console() as p:
+            self.read_until(p, BEGINS)
+            threading.Thread(target=lambda: (p.stdin.write(much), p.stdin.close())).start()
+            self.assertEqual(self.read_until(p, b"line 0019999\n"), much)
+            p.terminate()
+            self.ends(p, 0)
+
+    def test_a_terminal(self):
+        ours, terminal = os.openpty()
+        before = termios.tcgetattr(terminal)
+        with self.console(stdin=terminal) as p:
+            until("keys come as they are", lambda: termios.tcgetattr(terminal) != before)
+            os.write(ours, b"\x03a")
+            self.read_until(p, b"\x03a")
+            os.write(ours, b"b\x1dc")
+            self.ends(p, 0, b"(Ctrl-] leaves)\r\n")
+        self.assertEqual(termios.tcgetattr(terminal), before)
+        until("what was typed before is there", lambda: self.d.request(
+            "GET", "/v1/guests/g/console").text.endswith(b"\x03ab"))
+        os.close(ours)
+        os.close(terminal)
+
+    def test_only_shown(self):
+        self.d.attach("fake-shown", "shown")
+        ours, terminal = os.openpty()
+        before = termios.tcgetattr(terminal)
+        with self.console(stdin=terminal, name="shown") as p:
+            self.read_until(p, BEGINS)
+            self.assertEqual(termios.tcgetattr(terminal), before)
+            p.send_signal(signal.SIGINT)
+            self.ends(p, 0, b"(only shown, Ctrl-C leaves: process %d shows its guest's console, and takes "
+                            b"nothing typed)\n" % self.vmm("shown"))
+        os.close(ours)
+        os.close(terminal)
+
+    def vmm(self, name):
+        detail = self.d.request("POST", f"/v1/guests/{name}/console", raw=b"", headers=BYTES).body["detail"]
+        return int(detail.split()[1])
+
+    def test_which_guest(self):
+        self.d.attach("fake", "none")
+        for name, words in (("none", "(console.not_offered): virsh console"),
+                            ("nosuch", "has run no guest nosuch here, nor is one attached (run.not_found)")):
+            p = self.d.cli("console", name, env=self.env)
+            self.assertEqual((p.returncode, p.stdout), (1, b""))
+            self.assertIn(words, p.stderr.decode().splitlines()[-1])
+        self.fails("console", "--attached", "nosuch", words=["there is no guest nosuch (not_found)"])
+        # one of this user's own run counts for more, unless it is said otherwise
+        for folder in ("hvftrace", "hvftrace/guests", "hvftrace/guests/g"):
+            (self.d.dir / folder).mkdir(mode=0o700)
+        (self.d.dir / "hvftrace/guests/g/console.log").write_text("from its file\n")
+        p = self.d.cli("console", "g", env=self.env)
+        self.assertEqual((p.returncode, p.stdout), (1, b"from its file\n"))
+        self.d.request("POST", "/v1/guests/g/console", raw=b"end\n", headers=BYTES)
+        p = self.d.cli("console", "--attached", "g", env=self.env)
+        self.assertIn(b"last words\r\n", p.stdout)
+
+    def test_the_daemon_or_the_guest_goes(self):
+        with self.console() as p:
+            self.read_until(p, BEGINS)
+            self.d.good("DELETE", "/v1/guests/g")
+            self.assertEqual(p.wait(20 * SLOW), 1)
+            self.assertIn(b"there is no guest g (not_found)", p.stderr.read())
+        self.d.attach("fake-console")
+        with self.console() as p:
+            self.read_until(p, BEGINS)
+            self.d.stop()
+            self.assertEqual(p.wait(20 * SLOW), 1)
+            self.assertEqual(len(p.stderr.read().splitlines()), 1)
+
+
+class Elsewhere(Command):
+    """The same by TCP, with tokens."""
+
+    def setUp(self):
+        TestCase.setUp(self)
+        self.d = Daemon()
+        self.tokens = self.d.dir / "tokens"
+        self.of = {r: add_token(self.tokens, r, r) for r in ("viewer", "operator", "admin")}
+        self.d.listen.append("tcp:127.0.0.1:0")
+        self.d.args = ["--tokens", str(self.tokens)]
+        self.d.__enter__()
+        self.d.attach("fake-console")
+        self.env = {"XDG_RUNTIME_DIR": str(self.d.dir), "HVFTRACE_TOKEN": self.of["admin"]}
+
+    def console(self, *args, env=None, **more):
+        return super().console("-s", f"http://127.0.0.1:{port_of(self.d)}", env=env, **more)
+
+    def test_an_operator_looks(self):
+        with self.console(env={"HVFTRACE_TOKEN": self.of["operator"]}) as p:
+            self.read_until(p, BEGINS)
+            p.stdin.write(b"hello\n")
+            p.terminate()
+            self.ends(p, 0, b"(only shown, Ctrl-C leaves: POST /v1/guests/{g}/console is for the role admin; "
+                            b"token:operator has operator)\n")
+        self.assertEqual(self.d.request("GET", "/v1/guests/g/console").text, BEGINS)
+        with self.console(env={"HVFTRACE_TOKEN": self.of["viewer"]}) as p:
+            self.assertEqual((p.stdout.read(), p.wait()), (b"", 1))
+            self.assertIn(b"is for the role operator; token:viewer has viewer (forbidden)", p.stderr.read())
+
+    def test_no_local_guest_is_taken_for_it(self):
+        for folder in ("hvftrace", "hvftrace/guests", "hvftrace/guests/nosuch"):
+            (self.d.dir / folder).mkdir(mode=0o700)
+        with self.console(name="nosuch") as p:
+            self.assertEqual((p.stdout.read(), p.wait()), (b"", 1))
+            self.assertIn(b"there is no guest nosuch (not_found)", p.stderr.read())
 
 
 class Roles(TestCase):

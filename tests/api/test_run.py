@@ -163,7 +163,7 @@ class Console(RunCase):
         os.close(terminal)
 
     def test_whose(self):
-        for name, status, words in (("nosuch", 1, b"has run no guest nosuch here (run.not_found)"),
+        for name, status, words in (("nosuch", 1, b"nor is one attached (run.not_found)"),
                                     ("../own", 2, b"which guest?"), (".own", 2, b"which guest?")):
             p = self.d.cli("console", name, env=self.env)
             self.assertEqual((p.returncode, p.stdout), (status, b""))
