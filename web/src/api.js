@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The daemon's API by fetch(). A failure is a Problem: the daemon's own document, or what went wrong on the way.
 
-import { MAX_LINE } from "./limits.js";
+import { BUDGET_MS, MAX_LINE } from "./limits.js";
 
 export class Problem extends Error {
 	constructor(doc) {
@@ -54,17 +54,19 @@ function keepToken(text) {
 	} catch { /* until the page is loaded anew */ }
 }
 
-export async function open(method, path, { body, accept, signal, as = token } = {}) {
+export async function open(method, path, { body, bytes, accept, signal, as = token } = {}) {
 	const headers = {};
 	if (as)
 		headers.Authorization = `Bearer ${as}`;
 	if (body !== undefined)
 		headers["Content-Type"] = "application/json";
+	if (bytes !== undefined)
+		headers["Content-Type"] = "application/octet-stream";
 	if (accept)
 		headers.Accept = accept;
 	let r;
 	try {
-		r = await fetch(path, { method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store" });
+		r = await fetch(path, { method, headers, signal, body: body === undefined ? bytes : JSON.stringify(body), cache: "no-store" });
 	} catch (e) {
 		throw e.name === "AbortError" ? e : unreachable(e);
 	}
@@ -112,6 +114,28 @@ export async function readLines(path, { signal, onLines, accept = "application/x
 	}
 	if (rest)
 		await onLines([rest]);
+}
+
+/** What comes as bytes, as text: onText(string). A page that is slow reads less, and the daemon says what was missed. */
+export async function readBytes(path, { signal, onText }) {
+	const r = await open("GET", path, { signal });
+	const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
+	let since = performance.now();
+	for (;;) {
+		let got;
+		try {
+			got = await reader.read();
+		} catch (e) {
+			throw e.name === "AbortError" || signal?.aborted ? e : unreachable(e);
+		}
+		if (got.done)
+			return;
+		onText(got.value);
+		if (performance.now() - since < BUDGET_MS)
+			continue;
+		await new Promise((go) => { setTimeout(go, 16); }); // the page is drawn meanwhile
+		since = performance.now();
+	}
 }
 
 /** save what a GET gives as a file of the browser's user */

@@ -9,6 +9,7 @@ import { any } from "../glob.js";
 import { changed, go, linkGuest, linkTrace, refresh, state } from "../store.js";
 import { Windows } from "./charts.js";
 import { Compose } from "./compose.js";
+import { ConsoleView } from "./console.js";
 import { Button, Empty, Facts, Failure, html, Loading, State, Tabs } from "./kit.js";
 import { Virtual } from "./virtual.js";
 
@@ -98,7 +99,8 @@ function Detach({ guest }) {
 
 export function GuestView({ guest, view, theme }) {
 	const traces = state.traces?.filter((t) => t.guest === guest.name) ?? [];
-	const tab = ["functions", "windows", "details"].includes(view) ? view : "trace";
+	const talks = (guest.console ?? "none") !== "none";
+	const tab = ["functions", ...(talks ? ["console"] : []), "windows", "details"].includes(view) ? view : "trace";
 	return html`<header class="page-head">
 			<div class="page-title"><h1>${guest.name}</h1><${State} value=${guest.state} />
 				<span class="grow"></span><${Detach} key=${guest.name} guest=${guest} /></div>
@@ -111,6 +113,7 @@ export function GuestView({ guest, view, theme }) {
 		</header>
 		<${Tabs} label=${`Views of ${guest.name}`} current=${tab}
 			items=${[["trace", "Trace", linkGuest(guest.name)], ["functions", "Functions", linkGuest(guest.name, "functions")],
+			...(talks ? [["console", "Console", linkGuest(guest.name, "console")]] : []),
 			["windows", "Stop windows", linkGuest(guest.name, "windows"), guest.windows.count ? count(guest.windows.count) : null], ["details", "Details", linkGuest(guest.name, "details")]]} />
 		<div class="view" key=${tab}>
 		${guest.state === "gone" && html`<${Failure} problem=${{ doc: { detail: "the virtual machine is gone", hint: "detach it here; attach it again once it runs", code: "vmm.gone" } }} />`}
@@ -126,6 +129,7 @@ export function GuestView({ guest, view, theme }) {
 					<td class="num">${count(t.records)}</td>
 					<td class="num">${t.lost ? html`<span class="warn">▲ ${count(t.lost)}</span>` : "0"}</td></tr>`)}</tbody></table></div>`}`}
 		${tab === "functions" && html`<${FunctionsView} guest=${guest} />`}
+		${tab === "console" && html`<${ConsoleView} key=${guest.name} guest=${guest} />`}
 		${tab === "windows" && html`<${Windows} guest=${guest} theme=${theme} />`}
 		${tab === "details" && html`<${Details} guest=${guest} />`}
 		</div>`;

@@ -256,6 +256,41 @@ test("losses are shown as such", async () => {
 	at.quiet();
 });
 
+test("a console is plain text, and takes a line", async () => {
+	await attach("fake-console", "talks");
+	await attach("fake-shown", "shows");
+	const page = await show("#/g/talks", {});
+	await page.getByRole("link", { name: "Console" }).click();
+	const said = page.getByRole("region", { name: "What the guest says" });
+	await page.getByText("fake login:").waitFor();
+	assert.equal(await said.innerText(), "Linux version 6.1.0-fake\nfake login: ");
+	const line = page.getByLabel("Type at the console");
+	await line.fill("<img src=x onerror=alert(1)>\u001b[31mred\u202e");
+	await page.keyboard.press("Enter");
+	await said.filter({ hasText: "red" }).waitFor();
+	// carriage return first, as a serial port has it: what comes next is written over it
+	assert.match(await said.innerText(), /fake login: <img src=x onerror=alert\(1\)>red\ufffd$/m);
+	assert.equal(await page.locator(".console img").count(), 0);
+	assert.equal(await line.inputValue(), "");
+	await accessible(page, "a console");
+	await shot(page, "console");
+	await page.getByRole("button", { name: "Ctrl-C" }).click();
+	// much of it: the page keeps little, and goes on
+	const type = (text) => fetch(`${URL_}/v1/guests/talks/console`, { method: "POST", body: text, headers: { "Content-Type": "application/octet-stream" } });
+	for (let i = 0; i < 8; i++)
+		assert.equal((await type("\nflood 1000000\n")).status, 200);
+	assert.equal((await type("end\n")).status, 200);
+	await page.getByText("It has ended").waitFor();
+	await page.getByText("last words").waitFor();
+	assert.ok((await said.innerText()).length < 200000);
+	await page.evaluate((h) => { location.hash = h; }, "#/g/shows/console");
+	await page.getByText("Only shown: its virtual machine takes nothing typed.").waitFor();
+	assert.equal(await page.getByLabel("Type at the console").count(), 0);
+	await detach("talks");
+	await detach("shows");
+	at.quiet();
+});
+
 test("a million records a second do not freeze it, nor fill the memory; what it cannot take it says", async () => {
 	await attach("fake-fast", "fast");
 	const t = await begin("fast", { args: true });
