@@ -65,9 +65,7 @@ static int send_keys(struct attached *a)
 	int status = cli_send_bytes(a->c, a->console, a->text, a->n, &r);
 
 	a->full = status == CLI_OK && strcmp(cli_reply_code(&r), "console.full") == 0;
-	if (a->full && a->leaving)
-		status = cli_refused(&r);
-	else if (status == CLI_OK && r.status != 200 && !a->full)
+	if (status == CLI_OK && r.status != 200 && (!a->full || a->leaving))
 		status = cli_refused(&r);
 	if (!a->full)
 		a->n = 0;

@@ -14,6 +14,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +32,7 @@ struct fake_console {
 	struct console_ring ring;
 	pid_t vmm;
 	int typed; /* the pipe's other end */
+	int stop[2]; /* a pipe, too: its end is that of the thread */
 	pthread_t thread;
 };
 
@@ -71,13 +73,21 @@ static bool obey(struct fake_console *c, const char *line)
 	return strcmp(line, "deaf") != 0;
 }
 
+static bool next_byte(const struct fake_console *c, char *ret)
+{
+	struct pollfd p[] = { { .fd = c->typed, .events = POLLIN },
+			      { .fd = c->stop[0], .events = POLLIN } };
+
+	return poll(p, 2, -1) > 0 && !p[1].revents && read(c->typed, ret, 1) == 1;
+}
+
 static void *echo(void *arg)
 {
 	struct fake_console *c = arg;
 	char line[64], byte;
 	size_t n = 0;
 
-	while (read(c->typed, &byte, 1) == 1) {
+	while (next_byte(c, &byte)) {
 		console_ring_put(&c->ring, &byte, 1);
 		if (byte != '\n') {
 			n += n < sizeof(line) - 1;
@@ -97,7 +107,8 @@ struct fake_console *fake_console_create(bool takes)
 	struct fake_console *c = calloc(1, sizeof(*c));
 	int ring, input[2], pidfd;
 
-	if (!c || console_ring_create(&c->ring, &ring, NULL) || pipe2(input, O_CLOEXEC))
+	if (!c || console_ring_create(&c->ring, &ring, NULL) || pipe2(input, O_CLOEXEC) ||
+	    pipe2(c->stop, O_CLOEXEC))
 		abort();
 	if (takes)
 		console_ring_offer_input(&c->ring, INPUT_FD);
@@ -129,8 +140,9 @@ void fake_console_destroy(struct fake_console *c)
 	vm_console_unref(c->console);
 	kill(c->vmm, SIGKILL);
 	waitpid(c->vmm, NULL, 0);
-	pthread_cancel(c->thread); /* streams may still have the pipe */
+	close(c->stop[1]); /* streams may still have the other */
 	pthread_join(c->thread, NULL);
+	close(c->stop[0]);
 	close(c->typed);
 	console_ring_deinit(&c->ring);
 	free(c);
