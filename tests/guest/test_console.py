@@ -4,12 +4,14 @@
 import os
 import pathlib
 import signal
+import struct
 import subprocess
 import tempfile
 
 from daemon import Daemon, binary
 from guest import die_with_parent, wait_for
-from small import RunGuest, boot_line, make_initrd, small_kernel
+from small import RunGuest, boot_line, make_initrd, need_kvm, small_kernel
+from test_machine import ECHOES, Bare, Vmm
 from testlib import main
 
 
@@ -34,6 +36,46 @@ class Follower(subprocess.Popen):
         rest = self.stdout.read()
         assert (self.wait(30), self.stderr.read()) == (0, b""), self.returncode
         return rest
+
+
+class Offered:
+    """What a VMM's process offers, by its files, without the product."""
+
+    def __init__(self, pid):
+        self.pid = pid
+        wait_for("it is there", self.find)
+        self.ring = self.find().open("rb", buffering=0)
+
+    def find(self):
+        for fd in pathlib.Path(f"/proc/{self.pid}/fd").iterdir():
+            if os.readlink(fd) == "/memfd:hvftrace-console (deleted)":
+                return fd
+        return None
+
+    def head(self):
+        return struct.unpack("<QQQi", os.pread(self.ring.fileno(), 28, 0))
+
+    def said(self):
+        n = self.head()[2]
+        return os.pread(self.ring.fileno(), n, 4096)
+
+    def type(self, text):
+        with open(f"/proc/{self.pid}/fd/{self.head()[3]}", "wb", buffering=0) as f:
+            assert f.write(text) == len(text)
+
+
+def test_a_guest_of_a_few_instructions():
+    """Typed to and shown without any other input, and without a place for its output; confined as ever."""
+    need_kvm()
+    with Bare(ECHOES) as g, Vmm([binary("hvftrace-vmm"), "--kernel", g.kernel, "--console", "/dev/null"],
+                                stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                preexec_fn=die_with_parent) as p:
+        o = Offered(p.pid)
+        wait_for("it takes what is typed", lambda: o.head()[3] >= 0)
+        o.type(b"typed " * 500)  # more than the port holds
+        wait_for("it says that", lambda: o.said() == b"typed " * 500, 60)
+        o.type(b"q")
+        assert p.wait(60) == 9, p.stderr.read()
 
 
 def test_own_vmm():
