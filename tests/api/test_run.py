@@ -6,6 +6,7 @@ import pathlib
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import termios
 import unittest
@@ -320,10 +321,21 @@ class Run(RunCase):
         self.assertEqual((p.returncode, p.stderr), (0, b""))
         console = self.d.dir / "hvftrace/guests/fake-boots/console.log"
         until("all is read", lambda: console.stat().st_size >= 64 << 20)
+        # what a daemon finds in its process goes on
+        until("all of it was offered", lambda: self.offered(self.pid("fake-boots")) == flood)
         # whoever fills it ends with the guest
         os.kill(self.pid("fake-boots"), signal.SIGKILL)
         until("nobody has it open", lambda: not self.holders(console))
         self.assertEqual(console.stat().st_size, 64 << 20)
+
+    @staticmethod
+    def offered(pid):
+        """How many bytes were said, by what the VMM's process has open."""
+        for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            if os.readlink(fd) == "/memfd:hvftrace-console (deleted)":
+                with open(fd, "rb") as f:
+                    return struct.unpack("<QQQ", f.read(24))[2]
+        raise AssertionError("it is not offered")
 
     @staticmethod
     def holders(path):
