@@ -180,11 +180,13 @@ static void ask_for_time(struct closing *c)
 		struct timespec until = timespec_of(monotonic_ns() + CLOSE_TOLD_NS);
 		int r = 0;
 
+		while (c->n_running && r != ETIMEDOUT)
+			r = pthread_cond_timedwait(&c->reg->changed, &c->reg->lock, &until);
+		if (!c->n_running)
+			break;
 		pthread_mutex_unlock(&c->reg->lock);
 		systemd_notify(CLOSE_LONGER);
 		pthread_mutex_lock(&c->reg->lock);
-		while (c->n_running && r != ETIMEDOUT)
-			r = pthread_cond_timedwait(&c->reg->changed, &c->reg->lock, &until);
 	}
 	pthread_mutex_unlock(&c->reg->lock);
 }
@@ -215,6 +217,8 @@ unsigned registry_close(struct registry *reg, unsigned *n_unended_ret)
 		n_guests++;
 	pthread_mutex_unlock(&reg->lock);
 	c.n_running = (unsigned)MIN(n_guests, (size_t)CLOSE_AT_ONCE);
+	if (n_guests)
+		systemd_notify(CLOSE_LONGER);
 	while (n < CLOSE_AT_ONCE && n < n_guests &&
 	       !pthread_create(&thread[n], NULL, run_closer, &c))
 		n++;
