@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Linux in our own VMM, found by ACPI: network card, sockets, overlay, panic, reboot, power button."""
 
+import contextlib
 import os
 import socket
 import subprocess
+import tempfile
 import time
 
 from guest import Skip
@@ -138,11 +140,14 @@ def check_control(control):
 def test_devices_and_lives():
     if not LONG:
         raise Skip("boots twice, minutes where KVM emulates kernel code; HVF_LONG=1 asks for it")
-    vsock = f"/tmp/hvf-vsock-{os.getpid()}"
-    with Tap() as tap, make_disk() as disk, SmallGuest(
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hvf-vsock-"))
+        vsock = f"{folder}/vsock"
+        tap, disk = stack.enter_context(Tap()), stack.enter_context(make_disk())
+        g = stack.enter_context(SmallGuest(
             append=f"ip={tap.guest}::{tap.host}:255.255.255.252::eth0:off", reboot=True,
-            kind="devices",
-            extra=("--net", f"tap={tap.name}", "--disk", f"{disk.name},cow", "--vsock", vsock)) as g:
+            kind="devices", timeout=900,
+            extra=("--net", f"tap={tap.name}", "--disk", f"{disk.name},cow", "--vsock", vsock)))
         print(f"up after {g.boot_seconds:.1f} s, with ACPI")
         control = Control(g.control_path)
         assert "\tACPI" in g.do("read /proc/interrupts") or "acpi" in g.do("read /proc/interrupts")
@@ -169,7 +174,6 @@ def test_devices_and_lives():
         g.wait_end()
         assert "HVF-BUTTON" in g.console()
         assert g.log().endswith("hvftrace-vmm: the guest powered itself off\n"), g.log()
-    os.unlink(vsock)
 
 
 def check_overlay_after(g):
