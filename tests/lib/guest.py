@@ -124,9 +124,9 @@ class Guest:
         self.kernel = kernel_dir(kernel) if kernel else None
         self.mem, self.cpus, self.ram, self.cpu = mem, cpus, ram, cpu
         self.append = f"hvf.load={load} {append}".strip()
-        if kernel and "6.12" in str(kernel):
+        if kernel and ("6.12" in str(kernel) or "next" in str(kernel)):
             # else it may find its TSC unstable seconds later, and patch static keys of its scheduler:
-            # QEMU_RACE. 6.1 does so while it boots.
+            # QEMU_RACE. 6.1 does so while it boots. Of the newest it is not known.
             self.append += " tsc=reliable"
         if modules:
             self.append += " hvf.modules=" + ",".join(modules)

@@ -123,32 +123,37 @@ class Fetch(Case):
     def setUp(self):
         super().setUp()
         self.env["HVF_CACHE"] = str(self.top / "cache")
-        tree, deb = self.top / "tree", self.top / "kernel.deb"
-        (tree / "DEBIAN").mkdir(parents=True)
-        (tree / "DEBIAN/control").write_text(
-            "Package: linux-image-6.1.0-9-cloud-amd64\nVersion: 1\nArchitecture: amd64\n"
-            "Maintainer: nobody <nobody@example.org>\nDescription: none\n")
-        for path in ("boot/vmlinuz-6.1.0-9", "boot/config-6.1.0-9", "lib/modules/6.1.0-9/loop.ko",
-                     "lib/modules/6.1.0-9/virtio_balloon.ko"):
-            self.program(tree / path, path)
-        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True,
-                       stdout=subprocess.DEVNULL)
+        deb = self.package("linux-image-6.1.0-9-cloud-amd64", "boot/vmlinuz-6.1.0-9", "boot/config-6.1.0-9",
+                           "lib/modules/6.1.0-9/loop.ko", "lib/modules/6.1.0-9/virtio_balloon.ko")
         self.program(self.bin / "modinfo", "exit 0")
         self.program(self.bin / "apt-cache", "echo '  Depends: linux-image-6.1.0-9-cloud-amd64'")
         self.mirror(f'cp "{deb}" linux-image.deb')
 
+    def package(self, name, *files):
+        tree = self.top / "tree" / name
+        (tree / "DEBIAN").mkdir(parents=True)
+        (tree / "DEBIAN/control").write_text(
+            f"Package: {name}\nVersion: 1\nArchitecture: amd64\n"
+            "Maintainer: nobody <nobody@example.org>\nDescription: none\n")
+        for path in files:
+            self.program(tree / path, path)
+        deb = self.top / f"{name}.deb"
+        subprocess.run(["dpkg-deb", "--root-owner-group", "--build", tree, deb], check=True,
+                       stdout=subprocess.DEVNULL)
+        return deb
+
     def mirror(self, answer):
         self.program(self.bin / "apt-get", f'case $* in *download*) echo one >>"$LOG"; {answer} ;; esac')
 
-    def fetch(self, *modules):
+    def fetch(self, *modules, flavour="cloud-6.1", release="6.1.0-9"):
         """Fetched by a script that wants these; the modules that its directory has then."""
         script = self.top / "fetch"
         text = (SCRIPTS.parent / "tests/kernels/fetch").read_text()
         self.program(script, re.sub("^modules='.*'$", f"modules='{' '.join(modules)}'", text, flags=re.M))
-        p = self.run_without_terminal(str(script), "cloud-6.1")
+        p = self.run_without_terminal(str(script), flavour)
         self.assertEqual(p.returncode, 0, p.stdout)
         where = pathlib.Path(p.stdout.splitlines()[-1])
-        self.assertEqual((where / "release").read_text(), "6.1.0-9\n")
+        self.assertEqual((where / "release").read_text(), release + "\n")
         self.assertEqual([x.name for x in where.parent.iterdir() if x.name.startswith("tmp.")], [])
         return [line.split()[0] for line in (where / "modules/order").read_text().splitlines()]
 
@@ -161,6 +166,39 @@ class Fetch(Case):
         self.assertEqual(self.fetch("loop", "not_in_this_kernel"), ["loop"])
         self.assertEqual(self.fetch("loop"), ["loop"])
         self.assertEqual(self.downloads(), 1)
+
+    def test_a_kernel_in_parts_from_another_suite(self):
+        """As Debian 14 has it; by a list of our own, checked with Debian's keys."""
+        modules = "usr/lib/modules/7.2.1"
+        parts = {"linux-base-7.2.1": [f"{modules}/config"], "linux-binary-7.2.1": [f"{modules}/vmlinuz"],
+                 "linux-modules-7.2.1": [f"{modules}/loop.ko"], "linux-image-7.2.1": []}
+        debs = " ".join(f'"{self.package(name, *files)}"' for name, files in parts.items())
+        lines = "".join(f"\n  Depends: {name}" for name in parts if "image" not in name)
+        self.program(self.bin / "apt-cache", f"""case $* in
+            *sourcelist=*apt-forky/sources.list*sourceparts=-*linux-image-cloud-amd64)
+                echo '  Depends: linux-image-7.2.1' ;;
+            *sourcelist=*apt-forky/sources.list*linux-image-7.2.1)
+                echo '  PreDepends: linux-base\n |Depends: dracut{lines}' ;;
+            esac""")
+        self.program(self.bin / "apt-get", f"""case $* in
+            *sourcelist=*apt-forky/sources.list*" linux-image-7.2.1 linux-base-7.2.1 linux-binary-7.2.1 "*)
+                cp {debs} . ;;
+            *download*) exit 1 ;;
+            *indextargets*) echo http://mirror.example.org/debian/ ;;
+            esac""")
+        self.assertEqual(self.fetch("loop", flavour="cloud-next", release="7.2.1"), ["loop"])
+        sources = self.top / "cache/kernels/apt-forky/sources.list"
+        keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+        self.assertEqual(sources.read_text(),
+                         f"deb [signed-by={keys}] http://mirror.example.org/debian/ forky main\n")
+
+    def test_what_is_not_offered_is_a_skip(self):
+        self.program(self.bin / "apt-cache", "exit 0")
+        for flavour, whose in (("cloud-5.10", "Debian's bullseye"),
+                               ("cloud-6.1", "this machine's package sources")):
+            p = self.run_without_terminal(str(SCRIPTS.parent / "tests/kernels/fetch"), flavour)
+            self.assertEqual(p.returncode, 77, p.stdout)
+            self.assertIn(f"fetch: {flavour}: no linux-image-cloud-amd64 in {whose}\n", p.stdout)
 
     def test_a_module_asked_for_later_is_fetched(self):
         self.assertEqual(self.fetch("loop"), ["loop"])
