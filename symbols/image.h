@@ -33,7 +33,7 @@ must_check int image_of_kernel(const struct sym_mem *mem, gpa_t first, struct im
  */
 #define IMAGE_STEPS (1ull << 31)
 
-#define IMAGE_RODATA_SEARCH (32u << 20) /* kallsyms ends 3 MiB into .rodata on 6.1 and 6.12 */
+#define IMAGE_RODATA_SEARCH (32u << 20) /* kallsyms ends 3 MiB into it on 6.1 and 6.12, 6 on 7.2 */
 #define IMAGE_SEARCH        (96u << 20) /* from _text */
 
 /* What the start of .rodata shows. */

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * The tables as scripts/kallsyms.c emits them, each aligned to 8 bytes:
+ * The tables as scripts/kallsyms.c emits them, each aligned to 8 bytes, since v7.0 to 4:
  *
  *   up to v6.3   offsets, relative_base, num_syms, names, markers, [seqs_of_names],
  *                token_table, token_index
  *   since v6.4   num_syms, names, markers, token_table, token_index, offsets, relative_base,
  *                seqs_of_names          (commit 404bad70fcf7 "change the output order")
+ *   since v7.0   the same without relative_base: offsets are relative to the place of each
+ *                (commit a081b5789255 "kallsyms: Get rid of kallsyms relative base")
  *
  * seqs_of_names, 3 bytes a symbol, came with v6.2 and was taken back to 6.1 by Debian; markers are
  * 32 bits wide since v4.20. The order is found out from the bytes, never from a version.
@@ -44,9 +46,15 @@ static bool charge(u64 *steps, u64 n)
 	return true;
 }
 
-static size_t align8(size_t n)
+static size_t align_to(size_t n, size_t align)
 {
-	return (n + 7) & ~(size_t)7;
+	return (n + align - 1) & ~(align - 1);
+}
+
+/* What each table of @l is aligned to. */
+static size_t alignment(const struct kallsyms_layout *l)
+{
+	return l->place_relative ? 4 : 8;
 }
 
 /* First look at a possible token_index: 0, then steps as short as tokens are. */
@@ -98,8 +106,8 @@ static bool tokens_before(const u8 *data, size_t index, u64 *steps, struct token
 	for (u32 i = 0; i < N_TOKENS; i++)
 		t->index[i] = load_u16(data + index + 2 * (size_t)i);
 	last = t->index[N_TOKENS - 1];
-	for (size_t bytes = align8(last + 1); bytes <= align8(last + TOKEN_LEN_MAX + 1);
-	     bytes += 8) {
+	for (size_t bytes = align_to(last + 1, 4); bytes <= align_to(last + TOKEN_LEN_MAX + 1, 8);
+	     bytes += 4) {
 		if (bytes > index)
 			return false;
 		if (!tokens_match(data + index - bytes, bytes, steps, t))
@@ -197,8 +205,26 @@ static bool markers_match(const u8 *data, const struct kallsyms_layout *l, size_
 	return true;
 }
 
+static size_t markers_bytes(const struct kallsyms_layout *l)
+{
+	return (size_t)(l->n_syms + NAMES_PER_MARK - 1) / NAMES_PER_MARK * 4;
+}
+
 /*
- * num_syms at @pos? Then names, markers and perhaps seqs_of_names fill the bytes up to the tokens.
+ * Any four bytes of names may be num_syms before names that are aligned to 4, and who begins to walk in the middle
+ * of names soon does so in step with them. So first: markers end where the tokens begin, and the first one is 0.
+ */
+static bool may_be_names(const u8 *data, const struct kallsyms_layout *l)
+{
+	size_t bytes = markers_bytes(l);
+
+	return !l->place_relative ||
+	       (bytes <= l->token_table - l->names && !load_u32(data + l->token_table - bytes));
+}
+
+/*
+ * num_syms at @pos? Then names, markers and perhaps seqs_of_names fill the bytes up to the tokens. No name
+ * begins with zeros, so these are what is between a number and the next table at 8 bytes.
  */
 static bool names_at(const u8 *data, size_t pos, const struct tokens *t, u64 *steps,
 		     struct kallsyms_layout *l)
@@ -206,16 +232,18 @@ static bool names_at(const u8 *data, size_t pos, const struct tokens *t, u64 *st
 	size_t markers, behind;
 
 	l->n_syms = load_u32(data + pos);
-	l->names = pos + 8;
-	if (load_u32(data + pos + 4) || l->n_syms < N_SYMS_MIN || l->n_syms > SYM_COUNT_MAX)
+	l->place_relative = load_u32(data + pos + 4) != 0;
+	l->names = pos + alignment(l);
+	if (pos % alignment(l) || l->n_syms < N_SYMS_MIN || l->n_syms > SYM_COUNT_MAX)
 		return false;
 	if (l->n_syms > (l->token_table - l->names) / 2)
 		return false;
-	if (!walk_names(data, t, steps, l))
+	if (!may_be_names(data, l) || !walk_names(data, t, steps, l))
 		return false;
-	markers = align8(l->names_end);
-	behind = align8(markers + (size_t)(l->n_syms + NAMES_PER_MARK - 1) / NAMES_PER_MARK * 4);
-	if (behind != l->token_table && behind + align8((size_t)l->n_syms * 3) != l->token_table)
+	markers = align_to(l->names_end, alignment(l));
+	behind = align_to(markers + markers_bytes(l), alignment(l));
+	if (behind != l->token_table &&
+	    behind + align_to((size_t)l->n_syms * 3, 8) != l->token_table)
 		return false;
 	return markers_match(data, l, markers);
 }
@@ -227,8 +255,11 @@ static bool names_at(const u8 *data, size_t pos, const struct tokens *t, u64 *st
  */
 static u64 symbol_address(const u8 *data, const struct kallsyms_layout *l, u32 i)
 {
-	u32 off = load_u32(data + l->offsets + (size_t)i * 4);
+	size_t place = l->offsets + (size_t)i * 4;
+	u32 off = load_u32(data + place);
 
+	if (l->place_relative)
+		return l->relative_base + place + (u64)(s64)(s32)off;
 	if (!l->absolute_percpu)
 		return l->relative_base + off;
 	if ((s32)off >= 0)
@@ -256,13 +287,45 @@ static bool offsets_match(const u8 *data, size_t offsets, size_t base, struct ka
 	return last >> 63;
 }
 
+/* The same for offsets relative to their own places: distances from the first byte ascend. */
+static bool places_match(const u8 *data, size_t offsets, struct kallsyms_layout *l)
+{
+	s64 last = INT64_MIN;
+
+	l->offsets = offsets;
+	for (u32 i = 0; i < l->n_syms; i++) {
+		s64 at = (s64)symbol_address(data, l, i);
+
+		if (at < last)
+			return false;
+		last = at;
+	}
+	return true;
+}
+
+int kallsyms_place(const u8 *data, struct kallsyms_layout *l, u64 first)
+{
+	u64 low, high;
+
+	if (!l->place_relative)
+		return 0;
+	l->relative_base = first;
+	low = symbol_address(data, l, 0);
+	high = symbol_address(data, l, l->n_syms - 1);
+	return low >> 63 && low <= high ? 0 : -EUCLEAN;
+}
+
 /* -EAGAIN: more bytes are needed to tell. */
 static int find_offsets(const u8 *data, size_t len, struct kallsyms_layout *l)
 {
-	size_t bytes = align8((size_t)l->n_syms * 4);
-	size_t num_syms = l->names - 8;
+	size_t bytes = align_to((size_t)l->n_syms * 4, alignment(l));
+	size_t num_syms = l->names - alignment(l);
 	size_t behind = l->token_index + INDEX_BYTES;
 
+	if (l->place_relative && len - behind < bytes)
+		return -EAGAIN;
+	if (l->place_relative)
+		return places_match(data, behind, l) ? 0 : -ENOENT;
 	if (num_syms >= bytes + 8 && offsets_match(data, num_syms - 8 - bytes, num_syms - 8, l))
 		return 0;
 	if (len - behind < bytes + 8)
@@ -278,10 +341,10 @@ static int tables_around(const u8 *data, size_t len, const struct tokens *t, u64
 
 	if (l->token_table < 16)
 		return -ENOENT;
-	for (size_t pos = l->token_table - 16; pos >= first && charge(steps, 1); pos -= 8) {
+	for (size_t pos = l->token_table - 16; pos >= first && charge(steps, 1); pos -= 4) {
 		if (names_at(data, pos, t, steps, l))
 			return find_offsets(data, len, l);
-		if (pos < 8)
+		if (pos < 4)
 			break;
 	}
 	return -ENOENT;
@@ -289,9 +352,9 @@ static int tables_around(const u8 *data, size_t len, const struct tokens *t, u64
 
 int kallsyms_find(const u8 *data, size_t len, size_t *from, u64 *steps, struct kallsyms_layout *ret)
 {
-	size_t pos = align8(*from);
+	size_t pos = align_to(*from, 4);
 
-	for (; pos + INDEX_BYTES <= len && charge(steps, 1); pos += 8) {
+	for (; pos + INDEX_BYTES <= len && charge(steps, 1); pos += 4) {
 		struct kallsyms_layout l = { .token_index = pos };
 		struct tokens t;
 		int rc;
@@ -299,8 +362,6 @@ int kallsyms_find(const u8 *data, size_t len, size_t *from, u64 *steps, struct k
 		if (!index_plausible(data + pos) || !tokens_before(data, pos, steps, &t))
 			continue;
 		l.token_table = (size_t)(t.table - data);
-		if (l.token_table % 8)
-			continue;
 		rc = tables_around(data, len, &t, steps, &l);
 		if (!rc) {
 			*ret = l;

@@ -19,6 +19,7 @@ struct kallsyms_layout {
 	size_t offsets;
 	u64 relative_base;
 	bool absolute_percpu;
+	bool place_relative; /* relative_base is where the bytes begin: 0 until kallsyms_place() */
 	size_t text_bytes; /* all names expanded: type, name, NUL */
 };
 
@@ -43,10 +44,19 @@ struct kallsyms_want {
  *
  * All names are walked and compared with the markers, so that a layout is right or not returned.
  * Return: 0; -ENOENT; -E2BIG no steps are left.
- * Source: scripts/kallsyms.c write_src() v5.4, v6.1, v6.12.
+ * Source: scripts/kallsyms.c write_src() v5.4, v6.1, v6.12, v7.0.
  */
 must_check int kallsyms_find(const u8 *data, size_t len, size_t *from, u64 *steps,
 			     struct kallsyms_layout *ret);
+
+/**
+ * kallsyms_place - say where in the guest the first of the bytes lies
+ *
+ * Since v7.0 the tables have no address in them, only distances between themselves and the symbols. Until this
+ * is called addresses count from the first byte, and those before it are negative. Does nothing to tables that
+ * know their addresses. Return: 0; -EUCLEAN there they would not be a kernel's.
+ */
+must_check int kallsyms_place(const u8 *data, struct kallsyms_layout *l, u64 first);
 
 /** kallsyms_lookup - addresses of the first symbols called so; fills @wants */
 void kallsyms_lookup(const u8 *data, const struct kallsyms_layout *l, struct kallsyms_want *wants,

@@ -28,7 +28,10 @@ static int load_symbols(struct kernel *k, struct err *err)
 	int rc = image_of_kernel(&k->mem, k->loc.image, &im);
 
 	if (!rc) {
-		rc = kallsyms_expand(im.data, &im.kallsyms, &k->syms);
+		rc = kallsyms_place(im.data, &im.kallsyms,
+				    im.base.v - k->loc.image.v + k->loc.text.v);
+		if (!rc)
+			rc = kallsyms_expand(im.data, &im.kallsyms, &k->syms);
 		image_deinit(&im);
 	}
 	if (rc == -ENOMEM)

@@ -31,6 +31,7 @@ enum want {
 	WANT_VMCOREINFO,
 	WANT_JIFFIES,
 	WANT_TIMEKEEPER,
+	WANT_TIMEKEEPERS,
 	WANT_MAX,
 };
 
@@ -193,8 +194,30 @@ static bool check(struct locate *l, struct kallsyms_want *w, u64 delta, struct c
 	    !vmcoreinfo_agrees(l, w, delta, loc))
 		return false;
 	c->life[0] = gpa(w[WANT_JIFFIES].found ? w[WANT_JIFFIES].addr + delta : 0);
+	if (!w[WANT_TIMEKEEPER].found)
+		w[WANT_TIMEKEEPER] = w[WANT_TIMEKEEPERS];
 	c->life[1] = gpa(w[WANT_TIMEKEEPER].found ? w[WANT_TIMEKEEPER].addr + delta : 0);
 	return true;
+}
+
+/*
+ * Tables that do not know their addresses (see kallsyms_place()): phys_base, a variable as far from them in
+ * memory as in the image, says how physical and virtual addresses go together. check() has the page table agree.
+ */
+static void place(const struct locate *l, const struct image *im, const u64 *delta,
+		  struct kallsyms_want *w)
+{
+	u64 first, phys_base;
+
+	if (delta)
+		first = im->base.v - *delta;
+	else if (w[WANT_PHYS_BASE].found && !mem_phys(l->mem, im->base.v + w[WANT_PHYS_BASE].addr,
+						      &phys_base, sizeof(phys_base)))
+		first = im->base.v - image_delta(l->arch, phys_base);
+	else
+		return;
+	for (enum want i = 0; i < WANT_MAX; i++)
+		w[i].addr += first;
 }
 
 /* @delta NULL: the image's first byte is __start_rodata. */
@@ -209,10 +232,13 @@ static void try_image(struct locate *l, const struct image *im, const u64 *delta
 		[WANT_VMCOREINFO] = { .name = "vmcoreinfo_data" },
 		[WANT_JIFFIES] = { .name = "jiffies_64" },
 		[WANT_TIMEKEEPER] = { .name = "tk_core" },
+		[WANT_TIMEKEEPERS] = { .name = "timekeeper_data" }, /* since v6.17, the first is it */
 	};
 	struct candidate c = { 0 };
 
 	kallsyms_lookup(im->data, &im->kallsyms, w, WANT_MAX);
+	if (im->kallsyms.place_relative)
+		place(l, im, delta, w);
 	if (check(l, w, delta ? *delta : im->base.v - w[WANT_RODATA].addr, &c))
 		remember(l, &c);
 	else

@@ -16,17 +16,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define BASE 0xffffffff81000000ull
 
-static struct buf *sound(bool new_order)
+static struct buf *sound(bool new_order, bool places)
 {
-	static struct buf tables[2];
-	struct fake_kallsyms ks = { .new_order = new_order, .seqs = true, .relative_base = BASE };
+	static struct buf tables[3];
+	struct fake_kallsyms ks = { .new_order = new_order || places,
+				    .seqs = true,
+				    .all_relative = places,
+				    .place_relative = places,
+				    .relative_base = BASE,
+				    .first = BASE + 0x1000 };
 	struct fake_sym syms[300] = { 0 };
-	struct buf *b = &tables[new_order];
+	struct buf *b = &tables[places ? 2 : new_order];
 
 	if (b->len)
 		return b;
 	for (u32 i = 0; i < ARRAY_SIZE(syms); i++) {
-		syms[i].addr = i < 2 ? i : BASE + i / 2 * 16;
+		syms[i].addr = i < 2 && !places ? i : BASE + i / 2 * 16;
 		syms[i].type = 't';
 		snprintf(syms[i].name, sizeof(syms[i].name), i % 9 ? "vfs_x%u" : "same", i);
 	}
@@ -83,7 +88,8 @@ static void check(const u8 *data, size_t len)
 	if (l.names_end > l.token_table || l.token_table >= l.token_index ||
 	    l.token_index + 512 > len || l.offsets + 4ull * l.n_syms > len)
 		abort();
-	check_table(data, &l);
+	if (!kallsyms_place(data, &l, BASE + 0x1000))
+		check_table(data, &l);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -97,7 +103,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		check(data, size);
 		return 0;
 	}
-	b = sound(data[0] & 2);
+	b = sound(data[0] & 2, data[0] & 8);
 	len = data[0] & 4 ? b->len : b->len - data[0] % b->len;
 	copy = malloc(len);
 	memcpy(copy, b->data, len);

@@ -273,6 +273,8 @@ static void add_image(struct fake_kernel *k)
 	struct fake_kallsyms ks = { .new_order = k->o.new_order,
 				    .seqs = k->o.seqs,
 				    .all_relative = k->o.all_relative,
+				    .place_relative = k->o.place_relative,
+				    .first = k->o.virt + KALLSYMS,
 				    .relative_base = k->o.virt };
 	static const Elf64_Nhdr note = { 4, 20, NT_GNU_BUILD_ID };
 	_cleanup_buf_ struct buf tables = { 0 };

@@ -36,7 +36,9 @@ struct fake_kallsyms {
 	bool new_order; /* v6.4 and later */
 	bool seqs; /* kallsyms_seqs_of_names */
 	bool all_relative; /* v6.15 and later: no absolute per-CPU symbols */
+	bool place_relative; /* v7.0 and later */
 	u64 relative_base;
+	u64 first; /* for place_relative: where the first byte of the buffer lies */
 	/* out, positions in the bytes */
 	size_t num_syms, names, markers, token_table, token_index, offsets, base;
 };
@@ -46,7 +48,7 @@ struct fake_opts {
 	u64 virt; /* _text */
 	u64 heap; /* physical: 1 MiB for what the kernel allocates, then 2 MiB of modules */
 	int levels;
-	bool new_order, seqs, all_relative;
+	bool new_order, seqs, all_relative, place_relative;
 	bool mem_array; /* struct module as of v6.4 */
 	bool landing_pads;
 	bool no_btf;

@@ -23,9 +23,9 @@ void fake_tokens_default(struct fake_kallsyms *ks)
 	ks->tokens[0x00] = "_start";
 }
 
-static void align8(struct buf *b)
+static void align(const struct fake_kallsyms *ks, struct buf *b)
 {
-	while (b->len % 8)
+	while (b->len % (ks->place_relative ? 4 : 8))
 		buf_add(b, "", 1);
 }
 
@@ -84,10 +84,10 @@ static void write_names(struct fake_kallsyms *ks, const struct fake_sym *syms, s
 		}
 		buf_add(out, code, len);
 	}
-	align8(out);
+	align(ks, out);
 	ks->markers = out->len;
 	buf_add(out, marks.data, marks.len);
-	align8(out);
+	align(ks, out);
 }
 
 static void write_tokens(struct fake_kallsyms *ks, struct buf *out)
@@ -100,7 +100,7 @@ static void write_tokens(struct fake_kallsyms *ks, struct buf *out)
 		index[c] = (u16)(out->len - start);
 		buf_add(out, ks->tokens[c], strlen(ks->tokens[c]) + 1);
 	}
-	align8(out);
+	align(ks, out);
 	ks->token_index = out->len;
 	buf_add(out, index, sizeof(index));
 }
@@ -112,26 +112,29 @@ static void write_offsets(struct fake_kallsyms *ks, const struct fake_sym *syms,
 	for (size_t i = 0; i < n; i++) {
 		u64 rel = syms[i].addr - ks->relative_base;
 
-		if (ks->all_relative)
+		if (ks->place_relative)
+			put32(out, (u32)(syms[i].addr - ks->first - out->len));
+		else if (ks->all_relative)
 			put32(out, (u32)rel);
 		else if (syms[i].addr >> 63)
 			put32(out, (u32)(-1 - (s64)rel));
 		else
 			put32(out, (u32)syms[i].addr);
 	}
-	align8(out);
+	align(ks, out);
 	ks->base = out->len;
-	buf_add(out, &ks->relative_base, 8);
+	if (!ks->place_relative)
+		buf_add(out, &ks->relative_base, 8);
 }
 
-static void write_seqs(size_t n, struct buf *out)
+static void write_seqs(const struct fake_kallsyms *ks, size_t n, struct buf *out)
 {
 	for (size_t i = 0; i < n; i++) {
 		u8 seq[3] = { (u8)(i >> 16), (u8)(i >> 8), (u8)i };
 
 		buf_add(out, seq, 3);
 	}
-	align8(out);
+	align(ks, out);
 }
 
 void fake_tokens_empty(struct buf *out)
@@ -146,18 +149,18 @@ void fake_tokens_empty(struct buf *out)
 void fake_kallsyms_write(struct fake_kallsyms *ks, const struct fake_sym *syms, size_t n,
 			 struct buf *out)
 {
-	align8(out);
+	align(ks, out);
 	if (!ks->new_order)
 		write_offsets(ks, syms, n, out);
 	ks->num_syms = out->len;
 	put32(out, (u32)n);
-	align8(out);
+	align(ks, out);
 	write_names(ks, syms, n, out);
 	if (!ks->new_order && ks->seqs)
-		write_seqs(n, out);
+		write_seqs(ks, n, out);
 	write_tokens(ks, out);
 	if (ks->new_order) {
 		write_offsets(ks, syms, n, out);
-		write_seqs(n, out);
+		write_seqs(ks, n, out);
 	}
 }

@@ -27,6 +27,7 @@ static void make(struct made *m, const struct fake_kallsyms *how)
 {
 	m->ks = *how;
 	m->ks.relative_base = BASE;
+	m->ks.first = BASE + 0x2000;
 	if (!m->ks.tokens[1])
 		fake_tokens_default(&m->ks);
 	m->syms = calloc(N, sizeof(*m->syms));
@@ -78,6 +79,13 @@ static void check_whole(const struct fake_kallsyms *how)
 	assert_int_equal(l.token_table, m.ks.token_table);
 	assert_int_equal(l.offsets, m.ks.offsets);
 	assert_int_equal(l.absolute_percpu, !how->all_relative);
+	assert_int_equal(l.place_relative, how->place_relative);
+	/* beyond the last address there is, or a process's */
+	if (l.place_relative) {
+		assert_int_equal(kallsyms_place((u8 *)m.bytes.data, &l, 0x1f00), -EUCLEAN);
+		assert_int_equal(kallsyms_place((u8 *)m.bytes.data, &l, 0x400000), -EUCLEAN);
+	}
+	assert_int_equal(kallsyms_place((u8 *)m.bytes.data, &l, m.ks.first), 0);
 	assert_int_equal(kallsyms_expand((u8 *)m.bytes.data, &l, &t), 0);
 	for (u32 i = 0; i < N; i++) {
 		assert_int_equal(t.addr[i], m.syms[i].addr);
@@ -95,6 +103,8 @@ static void every_layout(void **state)
 	check_whole(&(struct fake_kallsyms){ .new_order = true, .seqs = true });
 	check_whole(
 		&(struct fake_kallsyms){ .new_order = true, .seqs = true, .all_relative = true });
+	check_whole(&(struct fake_kallsyms){
+		.new_order = true, .seqs = true, .all_relative = true, .place_relative = true });
 }
 
 /* The token table of Debian's 6.1: multi-character tokens, characters that are no token. */
@@ -112,18 +122,27 @@ static void real_tokens(void **state)
 	check_whole(&how);
 }
 
-static void cut_anywhere(void **state)
+static void cut(bool places)
 {
 	_cleanup_(made_deinit) struct made m;
 	struct kallsyms_layout l;
 	size_t whole;
 
-	(void)state;
-	make(&m, &(struct fake_kallsyms){ .new_order = true, .seqs = true });
-	whole = m.ks.base + 8;
+	make(&m, &(struct fake_kallsyms){ .new_order = true,
+					  .seqs = true,
+					  .all_relative = true,
+					  .place_relative = places });
+	whole = m.ks.base + (places ? 0 : 8);
 	for (size_t n = 0; n < whole; n += n < m.ks.token_table ? 509 : 7)
 		assert_int_equal(find(&m, n, &l), -ENOENT);
 	assert_int_equal(find(&m, whole, &l), 0);
+}
+
+static void cut_anywhere(void **state)
+{
+	(void)state;
+	cut(false);
+	cut(true);
 }
 
 /* With more bytes behind, the search goes on where it stopped. */
@@ -142,6 +161,44 @@ static void resumes(void **state)
 	assert_int_equal(from, m.ks.token_index);
 	assert_int_equal(kallsyms_find((u8 *)m.bytes.data, m.bytes.len, &from, &steps, &l), 0);
 	assert_int_equal(l.n_syms, N);
+}
+
+/*
+ * "tx", and twice token 0: four bytes that could be the number of symbols, and a name begins behind them. Each
+ * such place is soon seen to be none.
+ */
+static void names_are_no_numbers(void **state)
+{
+	enum {
+		MANY = 40000
+	};
+	struct fake_sym *syms = calloc(MANY, sizeof(*syms));
+
+	(void)state;
+	for (u32 i = 0; i < MANY; i++) {
+		syms[i].addr = BASE + i * 16ull;
+		syms[i].type = 't';
+		snprintf(syms[i].name, sizeof(syms[i].name), "x_start_start");
+	}
+	for (int places = 0; places < 2; places++) {
+		struct fake_kallsyms ks = { .new_order = true,
+					    .seqs = true,
+					    .all_relative = true,
+					    .place_relative = places,
+					    .relative_base = BASE,
+					    .first = BASE };
+		_cleanup_buf_ struct buf b = { 0 };
+		u64 steps = KALLSYMS_STEPS;
+		struct kallsyms_layout l;
+		size_t from = 0;
+
+		fake_tokens_default(&ks);
+		fake_kallsyms_write(&ks, syms, MANY, &b);
+		assert_int_equal(kallsyms_find((u8 *)b.data, b.len, &from, &steps, &l), 0);
+		assert_int_equal(l.n_syms, MANY);
+		assert_true(steps > KALLSYMS_STEPS / 2);
+	}
+	free(syms);
 }
 
 /* Each of these bytes decides: wrong, and nothing is found. */
@@ -287,15 +344,11 @@ static void by_address(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_layout),
-		cmocka_unit_test(real_tokens),
-		cmocka_unit_test(cut_anywhere),
-		cmocka_unit_test(resumes),
-		cmocka_unit_test(damage_is_seen),
-		cmocka_unit_test(hostile_names_end),
-		cmocka_unit_test(lookups),
-		cmocka_unit_test(by_address),
-		cmocka_unit_test(hostile_tokens_end),
+		cmocka_unit_test(every_layout),         cmocka_unit_test(real_tokens),
+		cmocka_unit_test(cut_anywhere),         cmocka_unit_test(resumes),
+		cmocka_unit_test(names_are_no_numbers), cmocka_unit_test(damage_is_seen),
+		cmocka_unit_test(hostile_names_end),    cmocka_unit_test(lookups),
+		cmocka_unit_test(by_address),           cmocka_unit_test(hostile_tokens_end),
 		cmocka_unit_test(honest_has_room),
 	};
 

@@ -67,6 +67,10 @@ static void each_kind(void **state)
 	one(&o);
 	o.no_vmcoreinfo = true;
 	one(&o);
+	o.place_relative = true;
+	one(&o);
+	o.no_vmcoreinfo = false;
+	one(&o);
 }
 
 /* .rodata begins with something unknown: found by vmcoreinfo's addresses. */
@@ -76,6 +80,9 @@ static void by_vmcoreinfo(void **state)
 
 	(void)state;
 	o.no_banner_page = true;
+	one(&o);
+	o.all_relative = true;
+	o.place_relative = true;
 	one(&o);
 	o = first;
 	o.no_banner_page = true;
