@@ -252,6 +252,19 @@ static u64 cpu_tsc(const struct trace_clock_cpu *p, u64 ns)
 	return p->base_tsc + (p->up < 0 ? delta << -p->up : delta >> p->up);
 }
 
+/* tk_core; since v6.17 (kernel/time/timekeeping.c) that is a name in the source alone, for one of several. 0: none */
+static u64 timekeeper(const struct clock_reader *r)
+{
+	u64 all = sym_or_0(r, "timekeeper_data");
+	s64 core;
+	u32 size;
+
+	if (!all || kernel_btf_enum(r->k, "TIMEKEEPER_CORE", &core) || core < 0 || core > 255 ||
+	    kernel_btf_size(r->k, "tk_data", &size))
+		return sym_or_0(r, "tk_core");
+	return all + (u64)core * size;
+}
+
 /*
  * A full TSC of about now, since records carry 48 bits of it (26 hours at 3 GHz). The timekeeper
  * knows: it notes its clocksource's value at every tick. For a clocksource that has nothing to do
@@ -260,7 +273,7 @@ static u64 cpu_tsc(const struct trace_clock_cpu *p, u64 ns)
  */
 static int estimate_now(const struct clock_reader *r, struct trace_clock *c)
 {
-	u64 tk = sym_or_0(r, "tk_core"), clock = 0, last = 0, secs = 0, to_mono = 0;
+	u64 tk = timekeeper(r), clock = 0, last = 0, secs = 0, to_mono = 0;
 	struct trace_clock_cpu pv = { 0 };
 	u32 off;
 	int rc;

@@ -29,6 +29,7 @@
 #define CLOCK_KVM  (MEM_BASE + 0x280)
 #define CLOCK_HPET (MEM_BASE + 0x300)
 #define TK_CORE    (MEM_BASE + 0x400)
+#define TK_BYTES   0x40
 #define PERCPU     (MEM_BASE + 0x1000)
 #define PVTI       (MEM_BASE + 0x3000)
 
@@ -71,6 +72,7 @@ static const struct {
 	{ "clocksource_tsc", CLOCK_TSC },
 	{ "kvm_clock", CLOCK_KVM },
 	{ "tk_core", TK_CORE },
+	{ "timekeeper_data", TK_CORE - TK_BYTES },
 };
 
 static const struct {
@@ -95,6 +97,8 @@ static const struct {
 	{ "timekeeper", "wall_to_monotonic.tv_sec", 48, 8 },
 };
 
+static bool several_timekeepers;
+
 static bool is_missing(const char *name)
 {
 	return missing && !strcmp(missing, name);
@@ -103,6 +107,8 @@ static bool is_missing(const char *name)
 int kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret)
 {
 	(void)k;
+	if (!strcmp(name, several_timekeepers ? "tk_core" : "timekeeper_data"))
+		return -ENOENT;
 	for (size_t i = 0; i < ARRAY_SIZE(symbols) && !is_missing(name); i++) {
 		if (!strcmp(symbols[i].name, name)) {
 			*addr_ret = symbols[i].addr;
@@ -151,9 +157,18 @@ int kernel_btf_size(const struct kernel *k, const char *type, u32 *size_ret)
 		*size_ret = 0x30;
 	else if (!strcmp(type, "seqcount_raw_spinlock"))
 		*size_ret = 4;
+	else if (!strcmp(type, "tk_data") && several_timekeepers)
+		*size_ret = TK_BYTES;
 	else
 		return -ENOENT;
 	return 0;
+}
+
+int kernel_btf_enum(const struct kernel *k, const char *name, s64 *ret)
+{
+	(void)k;
+	*ret = 1; /* 0 in the kernel, which shows less */
+	return strcmp(name, "TIMEKEEPER_CORE") ? -ENOENT : 0;
 }
 
 int kernel_percpu(const struct kernel *k, const char *name, u32 cpu, u64 *addr_ret)
@@ -314,6 +329,20 @@ static void other_clocksources_give_the_time_too(void **state)
 	trace_clock_deinit(&c);
 }
 
+/* since v6.17 */
+static void one_of_several_timekeepers(void **state)
+{
+	struct trace_clock c;
+
+	(void)state;
+	native_guest();
+	several_timekeepers = true;
+	assert_int_equal(trace_clock_init(NULL, &mem, &c, NULL), 0);
+	assert_int_equal(c.near_tsc, 0x12345678901234);
+	trace_clock_deinit(&c);
+	several_timekeepers = false;
+}
+
 static void foreign_sched_clock_is_not_exact(void **state)
 {
 	struct trace_clock c;
@@ -442,6 +471,7 @@ int main(void)
 		cmocka_unit_test(native_clock),
 		cmocka_unit_test(kvm_clock),
 		cmocka_unit_test(other_clocksources_give_the_time_too),
+		cmocka_unit_test(one_of_several_timekeepers),
 		cmocka_unit_test(foreign_sched_clock_is_not_exact),
 		cmocka_unit_test(guests_that_lie_or_lack),
 		cmocka_unit_test(torn_pages_are_read_again),
