@@ -21,11 +21,13 @@ int callers_find(struct guest *g, u64 lo, u64 hi, struct text_change **ret, size
 	size_t n_sites = kernel_site_count(g->k), n = 0;
 	_cleanup_free_ struct text_change *c = calloc(n_sites + 1, sizeof(*c));
 	_cleanup_free_ u8 *bytes = NULL;
+	u8 nop[MCOUNT_INSN_SIZE];
 	int rc;
 
 	if (!c)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for %zu call sites",
 			       n_sites);
+	guest_site_nop(g, nop);
 	rc = baseline_read(g, &bytes, err);
 	if (rc)
 		return rc;
@@ -38,7 +40,7 @@ int callers_find(struct guest *g, u64 lo, u64 hi, struct text_change **ret, size
 		c[n] = (struct text_change){ .addr = sites[i].ip,
 					     .rec = sites[i].rec,
 					     .len = MCOUNT_INSN_SIZE };
-		memcpy(c[n].old, insn_nop, sizeof(insn_nop));
+		memcpy(c[n].old, nop, sizeof(nop));
 		memcpy(c[n++].new, found, MCOUNT_INSN_SIZE);
 	}
 	text_sort(c, n);

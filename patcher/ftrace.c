@@ -19,7 +19,8 @@
 #define JOURNAL_SPARE 1024u /* call sites noted in vain before that is worth a new file */
 
 /* What one site holds and what it will hold. */
-static int plan_site(struct guest *g, u32 site, struct text_change *c, struct err *err)
+static int plan_site(struct guest *g, u32 site, const u8 *nop, struct text_change *c,
+		     struct err *err)
 {
 	const struct ftrace_site *s = &kernel_sites(g->k)[site];
 	const u8 *rest;
@@ -35,10 +36,10 @@ static int plan_site(struct guest *g, u32 site, struct text_change *c, struct er
 			       "%s at 0x%llx is not one nop of 5 bytes: %02x %02x %02x %02x %02x",
 			       s->name, (unsigned long long)s->ip, rest[0], rest[1], rest[2],
 			       rest[3], rest[4]);
-	/* the only one that the interlock puts back: what 64-bit kernels have had on all but the oldest CPUs */
-	if (memcmp(rest, insn_nop, sizeof(insn_nop)))
+	/* the only one that the interlock puts back, and that the guest's own tracing takes */
+	if (memcmp(rest, nop, MCOUNT_INSN_SIZE))
 		return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, s->ip,
-			       "%s at 0x%llx has a nop of an old kind", s->name,
+			       "%s at 0x%llx has another nop than this kernel makes", s->name,
 			       (unsigned long long)s->ip);
 	memcpy(c->old, rest, MCOUNT_INSN_SIZE);
 	if (insn_make_call(s->ip, caller, c->new))
@@ -51,8 +52,11 @@ static int plan_site(struct guest *g, u32 site, struct text_change *c, struct er
 /* Pass 1, nothing written. */
 static int plan(struct guest *g, const u32 *site, size_t n, struct text_change *c, struct err *err)
 {
+	u8 nop[MCOUNT_INSN_SIZE];
+
+	guest_site_nop(g, nop);
 	for (size_t i = 0; i < n; i++) {
-		int rc = plan_site(g, site[i], &c[i], err);
+		int rc = plan_site(g, site[i], nop, &c[i], err);
 
 		if (rc)
 			return rc;
@@ -246,11 +250,13 @@ static int by_addr(const void *a, const void *b)
 static int plan_more(struct guest *g, const u32 *site, size_t n, struct text_change *c,
 		     size_t *m_ret, struct err *err)
 {
+	u8 nop[MCOUNT_INSN_SIZE];
 	size_t m = 0;
 	int rc;
 
+	guest_site_nop(g, nop);
 	for (size_t i = 0; i < n; i++) {
-		if (site[i] >= g->n_baseline || plan_site(g, site[i], &c[m], NULL))
+		if (site[i] >= g->n_baseline || plan_site(g, site[i], nop, &c[m], NULL))
 			continue;
 		if (!g->n_armed || !bsearch(&c[m], g->armed, g->n_armed, sizeof(*c), by_addr))
 			m++;

@@ -47,7 +47,7 @@ void insn_make_veneer(u64 target, u8 *bytes_ret);
  */
 bool insn_takes_jump(const u8 *code, size_t len, size_t *off_ret);
 
-/** insn_nop - the nop of one instruction that 64-bit kernels have at call sites, the only one that is ever armed */
+/** insn_nop - the nop of one instruction that 64-bit kernels have at call sites, since v5.13 all; and our agent */
 extern const u8 insn_nop[MCOUNT_INSN_SIZE];
 
 /** insn_call_target - where the 5-byte call at @ip goes; false when it is not one */

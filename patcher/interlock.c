@@ -19,7 +19,8 @@
 extern const u8 interlock_start[], interlock_end[], interlock_return[], interlock_fix_lock[],
 	interlock_fix_pages[], interlock_fix_records[], interlock_fix_index[], interlock_fix_use[],
 	interlock_fix_nofault[], interlock_fix_ours[], interlock_fix_poke[], interlock_fix_count[],
-	interlock_fix_rec_bytes[], interlock_fix_next[], interlock_fix_finish[];
+	interlock_fix_rec_bytes[], interlock_fix_next[], interlock_fix_finish[],
+	interlock_fix_nop[];
 
 static void put32(u8 *code, const u8 *field, u32 v)
 {
@@ -77,6 +78,7 @@ int interlock_link(const struct interlock_kernel *k, const struct interlock_plac
 	put32(code_ret, interlock_fix_use, k->use);
 	put32(code_ret, interlock_fix_ours, (u32)p->ours - CALL_BYTES);
 	memcpy(code_ret + (interlock_fix_count - interlock_start), &p->count, sizeof(p->count));
+	memcpy(code_ret + (interlock_fix_nop - interlock_start), k->nop, sizeof(k->nop));
 	return put_return(code_ret, p->code, k->return_thunk);
 }
 
@@ -136,6 +138,23 @@ static int find_layout(struct guest *g, struct interlock_kernel *ret, struct err
 	return 0;
 }
 
+/*
+ * Until v5.13 (commit a89dfde3dc3c "x86: Remove dynamic NOP selection") a kernel chooses at boot by its CPU:
+ * v5.10 arch/x86/kernel/alternative.c arch_init_ideal_nops(). NOP_ATOMIC5: arch/x86/include/asm/nops.h.
+ */
+#define NOP_ATOMIC5 9u
+
+void guest_site_nop(struct guest *g, u8 nop_ret[MCOUNT_INSN_SIZE])
+{
+	u64 var, table, nop;
+
+	if (kernel_sym(g->k, "ideal_nops", &var) ||
+	    guest_read(g, var, &table, sizeof(table), NULL) ||
+	    guest_read(g, table + NOP_ATOMIC5 * sizeof(nop), &nop, sizeof(nop), NULL) ||
+	    guest_read(g, nop, nop_ret, MCOUNT_INSN_SIZE, NULL) || !insn_is_site_nop(nop_ret))
+		memcpy(nop_ret, insn_nop, MCOUNT_INSN_SIZE);
+}
+
 u64 guest_return_thunk(struct guest *g)
 {
 	u64 var, plain, thunk;
@@ -157,6 +176,7 @@ int interlock_code(struct guest *g, const struct interlock_place *p, u8 code_ret
 	u64 site;
 	int rc;
 
+	guest_site_nop(g, k.nop);
 	rc = find_hook(g, &site, call, err);
 	if (!rc)
 		rc = find_layout(g, &k, err);

@@ -25,6 +25,7 @@ struct interlock_kernel {
 	u64 lock, poke, finish, nofault; /* functions of the guest */
 	u64 pages; /* &ftrace_pages_start */
 	u64 return_thunk; /* 0: a plain ret */
+	u8 nop[MCOUNT_INSN_SIZE]; /* see guest_site_nop() */
 	u32 next, records, index; /* members of struct ftrace_page */
 	u32 rec_bytes;
 	u32 use; /* bits of dyn_ftrace.flags that say "in use by the guest" */
@@ -81,6 +82,13 @@ bool interlock_was(struct guest *g, u64 code, struct text_change *c);
 
 /** interlock_forget - it is no more in the guest */
 void interlock_forget(struct guest *g);
+
+/**
+ * guest_site_nop - the nop that the guest's own ftrace puts at call sites, and insists on finding there
+ *
+ * The same at all sites of a kernel: of the kinds that insn_is_site_nop() knows.
+ */
+void guest_site_nop(struct guest *g, u8 nop_ret[MCOUNT_INSN_SIZE]);
 
 /** guest_return_thunk - how functions of this guest return: 0 by a plain ret */
 u64 guest_return_thunk(struct guest *g);

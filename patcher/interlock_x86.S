@@ -21,6 +21,7 @@
 	.globl	interlock_fix_lock, interlock_fix_pages, interlock_fix_records, interlock_fix_index
 	.globl	interlock_fix_use, interlock_fix_nofault, interlock_fix_ours, interlock_fix_poke
 	.globl	interlock_fix_count, interlock_fix_rec_bytes, interlock_fix_next, interlock_fix_finish
+	.globl	interlock_fix_nop
 
 	.balign	16
 interlock_start:
@@ -62,7 +63,7 @@ interlock_fix_nofault:
 	.set	interlock_fix_ours, . - 4
 	jne	.Lnext
 	movq	(%rbp), %rdi
-	leaq	.Lnop(%rip), %rsi
+	leaq	interlock_fix_nop(%rip), %rsi
 	movl	$5, %edx
 	xorl	%ecx, %ecx
 	.byte	0xe8			/* call text_poke_queue */
@@ -91,8 +92,8 @@ interlock_fix_finish:
 interlock_return:			/* the host makes this a jump where functions return by a thunk */
 	ret
 	.byte	0xcc, 0xcc, 0xcc, 0xcc
-.Lnop:
-	.byte	0x0f, 0x1f, 0x44, 0x00, 0x00
+interlock_fix_nop:
+	.byte	0xcc, 0xcc, 0xcc, 0xcc, 0xcc
 interlock_end:
 	.balign	16, 0xcc
 

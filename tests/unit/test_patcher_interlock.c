@@ -43,6 +43,7 @@ struct area {
 };
 
 static struct area *a;
+static const u8 nop[MCOUNT_INSN_SIZE] = { 0x66, 0x66, 0x66, 0x66, 0x90 };
 static struct {
 	int locked, finished, n_poked;
 	u64 poked[16];
@@ -68,8 +69,6 @@ static long fake_nofault(void *to, const void *from, size_t n)
 
 static void fake_poke(void *addr, const void *opcode, size_t len, const void *emulate)
 {
-	static const u8 nop[] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
-
 	assert_int_equal(len, sizeof(nop));
 	assert_memory_equal(opcode, nop, sizeof(nop));
 	assert_null(emulate);
@@ -108,6 +107,7 @@ static void put_call(int i, const void *target)
 static struct interlock_kernel kernel(void)
 {
 	return (struct interlock_kernel){
+		.nop = { nop[0], nop[1], nop[2], nop[3], nop[4] },
 		.lock = stub(0, at((void *)fake_lock)),
 		.nofault = stub(1, at((void *)fake_nofault)),
 		.poke = stub(2, at((void *)fake_poke)),
@@ -257,6 +257,56 @@ static void test_find_call(void **state)
 	assert_false(insn_find_call(code, sizeof(code), mutex, &off));
 }
 
+/* A kernel before v5.13: a pointer to a table of pointers, the tenth of which leads to the nop. */
+static struct {
+	u64 var, table[10];
+	u8 nop[MCOUNT_INSN_SIZE];
+} old;
+static bool is_old;
+
+int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret);
+int __wrap_guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err);
+
+int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret)
+{
+	(void)k;
+	*addr_ret = at(&old.var);
+	return is_old && !strcmp(name, "ideal_nops") ? 0 : -ENOENT;
+}
+
+int __wrap_guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err)
+{
+	(void)g;
+	(void)err;
+	if (addr < at(&old) || addr + len > at(&old + 1))
+		return -EFAULT;
+	memcpy(buf, (void *)(uintptr_t)addr, len);
+	return 0;
+}
+
+static void test_nop_of_a_kernel(void **state)
+{
+	static const u8 today[MCOUNT_INSN_SIZE] = { 0x0f, 0x1f, 0x44, 0x00, 0x00 };
+	u8 got[MCOUNT_INSN_SIZE];
+	struct guest g = { 0 };
+
+	(void)state;
+	guest_site_nop(&g, got);
+	assert_memory_equal(got, today, sizeof(today));
+	is_old = true;
+	old.var = at(old.table);
+	old.table[9] = at(old.nop);
+	memcpy(old.nop, nop, sizeof(nop));
+	guest_site_nop(&g, got);
+	assert_memory_equal(got, nop, sizeof(nop));
+	old.nop[4] = 0xc3; /* no nop at all */
+	guest_site_nop(&g, got);
+	assert_memory_equal(got, today, sizeof(today));
+	old.table[9] = 0x1000; /* not mapped */
+	guest_site_nop(&g, got);
+	assert_memory_equal(got, today, sizeof(today));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +315,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_returns_through_the_thunk, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_out_of_reach, setup, teardown),
 		cmocka_unit_test(test_find_call),
+		cmocka_unit_test(test_nop_of_a_kernel),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
