@@ -452,10 +452,9 @@ static int unload_through(struct gate *gate, struct guest *g, struct err *err)
 	return rc;
 }
 
-bool agent_left_cpu(struct guest *g, u32 cpu, u32 on_cpu_off)
+bool agent_left_cpu(struct guest *g, u32 cpu, const struct guest_member *on_cpu)
 {
-	u64 busy = 0;
-	u32 on_cpu = 0;
+	u64 busy = 0, runs;
 
 	if (!g->agent.view || cpu >= g->agent.header.nr_cpus ||
 	    vm_view_read(g->agent.view,
@@ -465,7 +464,7 @@ bool agent_left_cpu(struct guest *g, u32 cpu, u32 on_cpu_off)
 	    !busy)
 		return true;
 	/* who died inside left it behind, and is on no CPU any more */
-	return guest_read(g, busy + on_cpu_off, &on_cpu, sizeof(on_cpu), NULL) || !on_cpu;
+	return guest_read_member(g, busy, on_cpu, &runs, NULL) || !runs;
 }
 
 int agent_write_header(struct guest *g, size_t off, const void *v, size_t n, struct err *err)

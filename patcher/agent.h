@@ -42,9 +42,9 @@ void agent_forget(struct guest *g);
 
 /**
  * agent_left_cpu - is no task in a function of the guest's that the agent called on @cpu? Also without an agent
- * @on_cpu_off: offsetof(struct task_struct, on_cpu)
+ * @on_cpu: of struct task_struct
  */
-bool agent_left_cpu(struct guest *g, u32 cpu, u32 on_cpu_off);
+bool agent_left_cpu(struct guest *g, u32 cpu, const struct guest_member *on_cpu);
 
 /**
  * agent_is_in_view - is what the view shows still the agent's data, of this session?

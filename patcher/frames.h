@@ -45,7 +45,7 @@ struct frames {
 	u64 frames_off, reclaim_off;
 	u64 tail; /* of the reclaim ring: ours, never read from the guest again */
 	bool discard; /* the agent's memory goes away: free frames need no ring */
-	u32 start_time, state, state_bytes, on_cpu; /* in struct task_struct */
+	u32 start_time, state, state_bytes, on_cpu, on_cpu_bytes; /* in struct task_struct */
 	u64 foreign[FRAMES_FOREIGN]; /* the guest's own trampolines; 0: has none */
 	struct frames_life
 		*restored; /* by number: put back, not yet proven quiet; slot 0: not so */

@@ -32,15 +32,14 @@ struct task {
  */
 static int read_task(const struct frames *f, u64 owner, struct task *ret)
 {
-	u64 state = 0;
-	u32 on_cpu;
+	u64 state = 0, on_cpu = 0;
 	int rc = -EFAULT;
 
 	*ret = (struct task){ 0 };
 	if (owner & KERNEL_HALF)
 		rc = f->io.read(f->io.arg, owner + f->state, &state, f->state_bytes);
 	if (!rc)
-		rc = f->io.read(f->io.arg, owner + f->on_cpu, &on_cpu, sizeof(on_cpu));
+		rc = f->io.read(f->io.arg, owner + f->on_cpu, &on_cpu, f->on_cpu_bytes);
 	if (!rc)
 		rc = frames_read_u64(f, owner + f->start_time, &ret->start_time);
 	if (rc)

@@ -34,7 +34,12 @@
 #define X86_EFLAGS_IF 0x200
 #define PREEMPT_NEED_RESCHED 0x80000000	/* inverted; v6.1 arch/x86/include/asm/preempt.h */
 #define PF_EXITING 0x4			/* v6.1 include/linux/sched.h */
-#define _TIF_SIGPENDING 0x4		/* bit 2: v6.1 and v6.12 arch/x86/include/asm/thread_info.h */
+/*
+ * Bit 2: v6.1 and v6.12 arch/x86/include/asm/thread_info.h. Bit 1 where x86 has the generic bits, as on v7.2:
+ * include/asm-generic/thread_info_tif.h. The other one says there that something else is to be done on the way
+ * back to user space: such a task is let pass, too.
+ */
+#define _TIF_SIGPENDING 0x6
 
 	.section .rodata.gate, "a", @progbits
 	.globl	gate_start, gate_end

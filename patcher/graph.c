@@ -74,6 +74,7 @@ static int task_offsets(struct guest *g, struct frames *f, struct err *err)
 	/* v5.14 commit 2f064a59a11f renamed state, and made it 32 bits wide */
 	const char *state = "__state";
 	const struct kernel *k = g->k;
+	struct guest_member on_cpu;
 
 	if (kernel_btf_offset(k, "task_struct", state, &f->state)) {
 		state = "state";
@@ -83,10 +84,12 @@ static int task_offsets(struct guest *g, struct frames *f, struct err *err)
 	if (!state || kernel_btf_member_size(k, "task_struct", state, &f->state_bytes) ||
 	    f->state_bytes > sizeof(u64) ||
 	    kernel_btf_offset(k, "task_struct", "start_time", &f->start_time) ||
-	    kernel_btf_offset(k, "task_struct", "on_cpu", &f->on_cpu))
+	    guest_member(k, "task_struct", "on_cpu", &on_cpu))
 		return err_set(
 			err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
 			"this kernel's struct task_struct has no state, start_time or on_cpu");
+	f->on_cpu = on_cpu.off;
+	f->on_cpu_bytes = on_cpu.bytes;
 	return 0;
 }
 

@@ -71,6 +71,23 @@ int guest_percpu_gs(struct guest *g, const char *alone, const char *hot_member, 
 	return 0;
 }
 
+int guest_member(const struct kernel *k, const char *type, const char *path,
+		 struct guest_member *ret)
+{
+	if (kernel_btf_offset(k, type, path, &ret->off) ||
+	    kernel_btf_member_size(k, type, path, &ret->bytes) || !ret->bytes ||
+	    ret->bytes > sizeof(u64))
+		return -ENOENT;
+	return 0;
+}
+
+int guest_read_member(struct guest *g, u64 object, const struct guest_member *m, u64 *ret,
+		      struct err *err)
+{
+	*ret = 0;
+	return guest_read(g, object + m->off, ret, m->bytes, err);
+}
+
 static int keep_vmcoreinfo(struct guest *g, struct err *err)
 {
 	gva_t data;

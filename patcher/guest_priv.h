@@ -100,6 +100,19 @@ bool guest_kernel_is_live(struct guest *g);
 /** guest_read - vm_read() under a short name: @addr is a guest virtual address */
 must_check int guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err);
 
+/* An unsigned member of a struct of the guest's, as wide as this kernel has it. */
+struct guest_member {
+	u32 off, bytes;
+};
+
+/** guest_member - Return: 0; -ENOENT no such type or member, or wider than 8 bytes */
+must_check int guest_member(const struct kernel *k, const char *type, const char *path,
+			    struct guest_member *ret);
+
+/** guest_read_member - of the object at @object; what guest_read() returns */
+must_check int guest_read_member(struct guest *g, u64 object, const struct guest_member *m,
+				 u64 *ret, struct err *err);
+
 /**
  * guest_same_kernel - is the kernel that we attached to still the one that runs?
  *

@@ -46,7 +46,8 @@ struct suspect {
 
 struct scan {
 	struct guest *g;
-	u32 stack_off, on_cpu_off, on_rq_off, sp_off, nvcsw_off, nivcsw_off, run_off, pid_off;
+	u32 stack_off, sp_off, nvcsw_off, nivcsw_off, run_off, pid_off;
+	struct guest_member on_cpu, on_rq; /* int; u8 on v7.2 */
 	struct vm_progress found; /* when suspects were looked for */
 	u64 lo, hi;
 	struct suspect *suspect;
@@ -62,16 +63,24 @@ static int offsets(struct scan *s, struct err *err)
 		const char *path;
 		u32 *ret;
 	} want[] = {
-		{ "stack", &s->stack_off }, { "on_cpu", &s->on_cpu_off },
-		{ "on_rq", &s->on_rq_off }, { "thread.sp", &s->sp_off },
+		{ "stack", &s->stack_off }, { "thread.sp", &s->sp_off },
 		{ "nvcsw", &s->nvcsw_off }, { "nivcsw", &s->nivcsw_off },
 		{ "pid", &s->pid_off },     { "se.sum_exec_runtime", &s->run_off },
 	};
+	const struct {
+		const char *path;
+		struct guest_member *ret;
+	} sized[] = { { "on_cpu", &s->on_cpu }, { "on_rq", &s->on_rq } };
 
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
 		if (kernel_btf_offset(s->g->k, "task_struct", want[i].path, want[i].ret))
 			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
 				       "this kernel's struct task_struct has no %s", want[i].path);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(sized); i++) {
+		if (guest_member(s->g->k, "task_struct", sized[i].path, sized[i].ret))
+			return err_set(err, -ENOTSUP, ERR_GUEST_UNSUPPORTED, 0,
+				       "this kernel's struct task_struct has no %s", sized[i].path);
 	}
 	return 0;
 }
@@ -105,11 +114,10 @@ static bool counters(struct scan *s, u64 task, struct suspect *ret)
 /* false: it sleeps, or is gone. *from_ret: where the live part of its stack begins. */
 static bool awake(struct scan *s, u64 task, u64 *from_ret, u64 *top_ret)
 {
-	u64 stack, sp;
-	u32 on_cpu, on_rq;
+	u64 stack, sp, on_cpu, on_rq;
 
-	if (guest_read(s->g, task + s->on_rq_off, &on_rq, 4, NULL) ||
-	    guest_read(s->g, task + s->on_cpu_off, &on_cpu, 4, NULL) || (!on_rq && !on_cpu) ||
+	if (guest_read_member(s->g, task, &s->on_rq, &on_rq, NULL) ||
+	    guest_read_member(s->g, task, &s->on_cpu, &on_cpu, NULL) || (!on_rq && !on_cpu) ||
 	    !task_u64(s, task, s->stack_off, &stack) || !task_u64(s, task, s->sp_off, &sp) ||
 	    !stack || (!on_cpu && is_idle(s, task)))
 		return false;
@@ -218,7 +226,7 @@ static int wait_calls(struct scan *s, u64 deadline, struct err *err)
 	u32 cpu = 0;
 
 	while (cpu < s->g->agent.header.nr_cpus) {
-		if (agent_left_cpu(s->g, cpu, s->on_cpu_off)) {
+		if (agent_left_cpu(s->g, cpu, &s->on_cpu)) {
 			cpu++;
 			continue;
 		}

@@ -32,7 +32,6 @@ struct fake_task {
 	u32 state, on_cpu;
 };
 
-/* A guest. */
 struct fake {
 	struct frames f;
 	struct agent_header h;
@@ -123,9 +122,10 @@ static int setup(void **state)
 	k.f.state = offsetof(struct fake_task, state);
 	k.f.state_bytes = 4;
 	k.f.on_cpu = offsetof(struct fake_task, on_cpu);
+	k.f.on_cpu_bytes = 1; /* as on v7.2, with other members behind it; an int before */
 	k.f.foreign[0] = RETHOOK;
 	for (u32 i = 0; i < N_TASKS; i++)
-		k.task[i] = (struct fake_task){ .start_time = START };
+		k.task[i] = (struct fake_task){ .start_time = START, .on_cpu = 0x100 };
 	return k.data && !frames_init(&k.f, &k.h) ? 0 : -1;
 }
 
