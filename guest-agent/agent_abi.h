@@ -35,7 +35,7 @@
 #define GUEST_AGENT_AGENT_ABI_H
 
 #define AGENT_MAGIC       0x6563617274667668 /* "hvftrace" */
-#define AGENT_ABI_VERSION 9
+#define AGENT_ABI_VERSION 10
 
 /*
  * Kinds of struct agent_fixup. The field is 4 bytes at text + off unless said otherwise. V: the
@@ -272,7 +272,7 @@ struct agent_capture {
 	agent_u16 max_bytes; /* at most AGENT_CAPTURE_MAX; of a string AGENT_STRING_MAX */
 	agent_u8 base; /* argument word; not used under RETURN */
 	agent_u8 len; /* argument word that has the length, its low half; or NONE */
-	agent_u8 key; /* argument word that is the key; or NONE; not under RETURN */
+	agent_u8 key; /* argument word that is the key; or NONE. Under RETURN its low half alone */
 	agent_u8 pad;
 	/* offsets from base; negative: none */
 	agent_s32 ptr_at; /* of the pointer to the bytes; else they are at base itself */
@@ -425,7 +425,7 @@ struct agent_frame {
 	agent_u64 start_time; /* owner->start_time: tells one life of a task_struct from the next */
 	agent_u64 tsc; /* at entry, all 64 bits */
 	agent_u32 ip; /* low half of the call site */
-	agent_u32 parent; /* low half of the true return address */
+	agent_u32 parent; /* low half of the true return address; AGENT_FRAME_CAPTURE: of the key */
 	agent_u32 pid; /* at entry; state is written with it */
 	agent_u32 state; /* AGENT_FRAME_*; not 0: it returns through full_graph_return() */
 	union {

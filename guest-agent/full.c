@@ -323,6 +323,15 @@ static void not_followed(struct call *c, const struct full_regs *r, agent_u32 st
 	record_call(c, AGENT_REC_FUNCTION, true_parent(r->cell), r);
 }
 
+/* What of the entry the capture at the return needs. */
+static agent_u32 captured_key(const struct call *c, const struct full_regs *r, agent_u32 state)
+{
+	agent_u32 number = state >> AGENT_FRAME_DEPTH_SHIFT;
+	agent_u32 key = c->h->captures[number % AGENT_MAX_CAPTURES].key;
+
+	return key < AGENT_MAX_ARGS ? (agent_u32)r->arg[key] : 0;
+}
+
 static void fill(const struct call *c, struct agent_frame *f, const struct full_regs *r,
 		 agent_u32 state, agent_u32 outer)
 {
@@ -331,7 +340,8 @@ static void fill(const struct call *c, struct agent_frame *f, const struct full_
 	f->start_time = task_start_time(c->task);
 	f->tsc = c->tsc;
 	f->ip = c->ip;
-	f->parent = true_parent(r->cell);
+	f->parent = unlikely(state & AGENT_FRAME_CAPTURE) ? captured_key(c, r, state)
+							  : true_parent(r->cell);
 	f->pid = c->pid;
 	f->state = state;
 	f->prev = outer;
@@ -401,7 +411,7 @@ static bool capture(struct call *c, const struct full_regs *r, agent_u32 *state_
 		return true;
 	if (program->base < AGENT_MAX_ARGS) {
 		c->tsc = rdtsc();
-		record_capture(c, number, r->arg[program->base], r);
+		record_capture(c, number, r->arg[program->base], r, 0);
 	}
 	return false;
 }
@@ -535,7 +545,7 @@ void full_graph_return(struct agent_frame *f, struct full_return_regs *r, agent_
 		tell_return(&c, f, r, bp);
 	} else if (f->state & AGENT_FRAME_CAPTURE) {
 		c.ip = f->ip;
-		record_capture(&c, f->state >> AGENT_FRAME_DEPTH_SHIFT, r->rax, NULL);
+		record_capture(&c, f->state >> AGENT_FRAME_DEPTH_SHIFT, r->rax, NULL, f->parent);
 	}
 	free_frame(&c, f, &r->cell);
 }

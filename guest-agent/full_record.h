@@ -506,11 +506,12 @@ __attribute__((noinline)) static void record_long(const struct call *c, struct p
 }
 
 /*
- * See struct agent_capture. @r: NULL at a return. The base is known to lie in the kernel's half; that
+ * See struct agent_capture. @r: NULL at a return, where @low_key is what the frame has of it. The base is known to lie in the kernel's half; that
  * members of its object do follows.
  */
 __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 number,
-						     agent_u64 base, const struct full_regs *r)
+						     agent_u64 base, const struct full_regs *r,
+						     agent_u32 low_key)
 {
 	const struct agent_capture *p = &c->h->captures[number % AGENT_MAX_CAPTURES];
 	agent_u32 max = p->max_bytes, there = AGENT_CAPTURE_UNKNOWN;
@@ -527,8 +528,8 @@ __attribute__((noinline)) static void record_capture(struct call *c, agent_u32 n
 		there = (agent_u32)r->arg[p->len];
 	if (p->key_at >= 0)
 		key = peek(base + (agent_u32)p->key_at);
-	else if (r && p->key < AGENT_MAX_ARGS)
-		key = r->arg[p->key];
+	else if (p->key < AGENT_MAX_ARGS)
+		key = r ? r->arg[p->key] : low_key;
 	if (!in_kernel(c, from))
 		return;
 	name_task(c->cpu, c->cpu_no, c->task, c->pid);

@@ -53,6 +53,17 @@ static const struct source {
 		       .len = NONE },
 	  .ptr = { "filename", "name" },
 	  .key = { "filename", "uptr" } },
+	/*
+	 * v7.2 fs/namei.c: what getname_flags() and its likes call, with the user's pointer first. struct
+	 * filename does not keep that any more.
+	 */
+	{ .function = "do_getname",
+	  .type = "const char *",
+	  .program = { NULL, NULL, -1, CAPTURE_STRING, .low_key = true },
+	  .capture = { .flags = AGENT_CAPTURE_RETURN | AGENT_CAPTURE_STRING,
+		       .key = 0,
+		       .len = NONE },
+	  .ptr = { "filename", "name" } },
 	/* security/security.c: (struct socket *, struct sockaddr *address, int addrlen) */
 	{ .function = "security_socket_connect",
 	  .type = "struct sockaddr *",

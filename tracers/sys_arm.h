@@ -25,6 +25,7 @@ struct sys_program {
 	const char *call; /* only in calls of this name; NULL: any */
 	s32 arg; /* which argument; -1: the one whose value is the key */
 	u8 what; /* enum capture_what */
+	bool low_key; /* only the low half of the key is known */
 };
 
 struct sys_arm {

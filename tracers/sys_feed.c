@@ -112,6 +112,13 @@ static bool has(const struct syscall_event *e, u8 arg, u8 what)
 	return syscall_capture_find(e, arg, what, &data) != NULL;
 }
 
+static bool is_key(const struct sys_program *p, const struct syscall_event *e, u8 arg, u64 key)
+{
+	bool low = p->low_key || e->abi == SYSCALL_ABI_32;
+
+	return key == (low ? (u32)e->args[arg] : e->args[arg]);
+}
+
 /*
  * Which argument of the open call it is of; -1: none, or it is known. A path may be told twice, by getname()
  * and by what that calls.
@@ -123,9 +130,7 @@ static int arg_of(const struct sys_program *p, const struct syscall_event *e, u6
 	if (p->arg >= 0)
 		return has(e, (u8)p->arg, p->what) ? -1 : p->arg;
 	for (u8 i = 0; key && i < e->n_args; i++) {
-		u64 arg = e->abi == SYSCALL_ABI_32 ? (u32)e->args[i] : e->args[i];
-
-		if (arg == key && !has(e, i, p->what))
+		if (is_key(p, e, i, key) && !has(e, i, p->what))
 			return i;
 	}
 	return -1;
@@ -179,7 +184,7 @@ static int goes_on(const struct sys_program *p, const struct syscall_event *e, u
 	    last->what != p->what || last->source != CAPTURE_KERNEL ||
 	    last->full_len != CAPTURE_LEN_UNKNOWN || last->len % AGENT_CAPTURE_MAX || !last->len)
 		return -1;
-	if (p->arg >= 0 ? p->arg != last->arg : key != e->args[last->arg])
+	if (p->arg >= 0 ? p->arg != last->arg : !is_key(p, e, last->arg, key))
 		return -1;
 	return last->arg;
 }

@@ -196,6 +196,29 @@ static void not_pointers(void **state)
 	close_rig();
 }
 
+/* Where the object does not say what it is of, the entry's argument does. */
+static void key_of_the_entry(void **state)
+{
+	struct fake_filename f = { .name = "path", .uptr = (void *)0x4321 };
+	u64 in[R_COUNT] = { 0 }, out[R_COUNT];
+
+	(void)state;
+	open_rig(AGENT_MODE_DISCARD);
+	rig.hdr->captures[0].key_at = -1;
+	rig.hdr->captures[0].key = 1;
+	in[R_FLAGS] = 2 | FLAG_IF;
+	in[R_RSI] = 0x7fff12345678;
+	put(in, R_RAX, &f);
+	rig_call_regs(&rig, A, in, out);
+	look();
+	assert_capture(0, 0x12345678, "path", 4, 4);
+	rig.hdr->captures[0].key = AGENT_CAPTURE_NONE;
+	rig_call_regs(&rig, A, in, out);
+	look();
+	assert_capture(0, 0, "path", 4, 4);
+	close_rig();
+}
+
 /* A header that a guest wrote over costs it its records. */
 static void wrong_programs(void **state)
 {
@@ -520,11 +543,12 @@ static void followed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(strings),      cmocka_unit_test(addresses),
-		cmocka_unit_test(not_pointers), cmocka_unit_test(wrong_programs),
-		cmocka_unit_test(rings),        cmocka_unit_test(syscalls),
-		cmocka_unit_test(no_frames),    cmocka_unit_test(reader),
-		cmocka_unit_test(interrupted),  cmocka_unit_test(followed),
+		cmocka_unit_test(strings),          cmocka_unit_test(addresses),
+		cmocka_unit_test(not_pointers),     cmocka_unit_test(wrong_programs),
+		cmocka_unit_test(key_of_the_entry), cmocka_unit_test(rings),
+		cmocka_unit_test(syscalls),         cmocka_unit_test(no_frames),
+		cmocka_unit_test(reader),           cmocka_unit_test(interrupted),
+		cmocka_unit_test(followed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

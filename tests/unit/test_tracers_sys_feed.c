@@ -69,9 +69,10 @@ static bool sym(void *arg, u64 addr, struct kernel_sym *ret, u64 *off_ret)
 }
 
 static const struct sys_program programs[] = {
-	{ "getname", NULL, -1, CAPTURE_STRING },
-	{ "security_socket_bind", "bind", 1, CAPTURE_SOCKADDR },
-	{ "fixed", "exit_group", 0, CAPTURE_BYTES },
+	{ "getname", NULL, -1, CAPTURE_STRING, false },
+	{ "security_socket_bind", "bind", 1, CAPTURE_SOCKADDR, false },
+	{ "fixed", "exit_group", 0, CAPTURE_BYTES, false },
+	{ "do_getname", NULL, -1, CAPTURE_STRING, true },
 };
 
 static struct sys_feed *feed;
@@ -191,6 +192,19 @@ static void paths(void **state)
 	assert_true(seen[0].ret == 5 && seen[0].nr == 257 && seen[0].duration_ns == 900);
 	assert_true(seen[0].args[0] == (u64)-100 && seen[0].args[3] == 0);
 	assert_int_equal(seen[0].state, SYSCALL_RETURNED);
+}
+
+/* Only the low half of the pointer is known. */
+static void paths_by_half(void **state)
+{
+	(void)state;
+	enter(7, OPENAT, (u64)-100, 0x7fff12347000);
+	captured(7, 0, 0x12347000, "/not with a whole one", 21);
+	captured(7, 3, 0x12347000, "/etc/passwd", 11);
+	leave(7, OPENAT, 5);
+	assert_int_equal(n_seen, 1);
+	assert_int_equal(seen[0].n_captures, 1);
+	assert_path(&seen[0], 1, "/etc/passwd", false);
 }
 
 /* The same pointer for both: in the order of arguments. */
@@ -518,11 +532,11 @@ int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 	const struct CMUnitTest tests[] = {
-		TEST(paths),           TEST(two_paths), TEST(tasks),
-		TEST(compat),          TEST(ends),      TEST(filtered),
-		TEST(fixed),           TEST(left_out),  TEST(pieces),
-		TEST(piece_of_entry),  TEST(long_path), TEST(missing_pieces),
-		TEST(missing_strings),
+		TEST(paths),          TEST(paths_by_half),   TEST(two_paths),
+		TEST(tasks),          TEST(compat),          TEST(ends),
+		TEST(filtered),       TEST(fixed),           TEST(left_out),
+		TEST(pieces),         TEST(piece_of_entry),  TEST(long_path),
+		TEST(missing_pieces), TEST(missing_strings),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
