@@ -7,18 +7,18 @@
 
 #include <string.h>
 
-/* An option is known by a symbol that is there with it alone, on v5.10 to v6.12. */
+/* An option is known by a symbol that is there with it alone, on v5.10 to v7.2. */
 static const struct {
 	const char *config, *symbol;
 } options[] = {
 	{ "CONFIG_SMP", "__per_cpu_offset" },
 	{ "CONFIG_MODULES", "modules" },
 	{ "CONFIG_DYNAMIC_FTRACE", "ftrace_pages_start" },
-	{ "CONFIG_FUNCTION_GRAPH_TRACER", "ftrace_graph_caller" },
+	{ "CONFIG_FUNCTION_GRAPH_TRACER", "ftrace_return_to_handler" },
 	{ "CONFIG_FTRACE_SYSCALLS", "__start_syscalls_metadata" },
 	{ "CONFIG_DEBUG_INFO_BTF", "__start_BTF" },
 	{ "CONFIG_KALLSYMS_ALL", "system_state" },
-	{ "CONFIG_RANDOMIZE_BASE", "kaslr_offset" },
+	{ "CONFIG_RANDOMIZE_BASE", "kernel_randomize_memory" },
 	{ "CONFIG_X86_KERNEL_IBT", "__ibt_endbr_seal" },
 	{ "CONFIG_KPROBES", "register_kprobe" },
 	{ "CONFIG_BPF_SYSCALL", "bpf_prog_put" },
