@@ -183,7 +183,7 @@ static int find_registers(struct guest *g, struct err *err)
 
 /*
  * Where a task's credentials, its cgroup and argv are. A kernel without one of them has nothing told of it.
- * Linux v6.1 and v6.12.
+ * Linux v5.10 to v7.2.
  */
 static void find_where(struct guest *g)
 {

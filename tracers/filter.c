@@ -28,8 +28,8 @@
  * - machine_kexec() (v6.1 arch/x86/kernel/machine_kexec_64.c): load_segments() loads %gs from the
  *   GDT, then IDT and GDT are emptied. The guest stops its own tracing there by
  *   __ftrace_enabled_save(), which we would not notice.
- * The callees of those two are inline or notrace in 6.1 and 6.12 as Debian builds them (none has a
- * record, seen), but nothing except the compiler's mood promises so: the table names them all.
+ * The callees of those two are inline or notrace in 5.10, 6.1, 6.12 and 7.2 as Debian builds them (none has
+ * a record, seen), but nothing except the compiler's mood promises so: the table names them all.
  *
  * And where the task changes in between:
  * - __switch_to() (v6.1 arch/x86/kernel/process_64.c) runs on the next task's stack and sets `current`

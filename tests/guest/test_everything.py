@@ -3,7 +3,7 @@
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import LONG, first_kernel, last_kernel, main
+from testlib import LONG, ends_too, first_kernel, last_kernel, main
 from truth import Truth, attach
 
 ROUNDS = 100 if LONG else 5
@@ -23,6 +23,7 @@ def areas_at(truth, starts):
     return [(s, areas[s] - 4096) for s in starts]
 
 
+@ends_too
 @last_kernel
 def test_all_sites(flavour):
     with Guest(flavour, modules=["loop"]) as g, Daemon() as d:

@@ -5,7 +5,7 @@ import re
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import last_kernel, main
+from testlib import ends_too, last_kernel, main
 
 CALLS = 1000
 
@@ -24,6 +24,7 @@ def check(records, pid, comm):
     return mine
 
 
+@ends_too
 @last_kernel
 def test_every_call_once(flavour):
     with Guest(flavour) as g, Daemon() as d:

@@ -7,11 +7,13 @@ import time
 from daemon import Daemon
 from graphlib import KERNELS, add_up, all_given_back, each, graph
 from guest import Guest, wait_for
-from testlib import LONG, main
+from testlib import ENDS, LONG, ends_too, main
 from truth import attach
 
 
 def starts(flavour):
+    if flavour in ENDS:
+        return 50
     return 1000 if LONG else 20 if flavour == KERNELS[0] else 5
 
 
@@ -34,6 +36,7 @@ def stop_load(g):
     assert g.sh("[ -e /tmp/bad ]")[0], "the load saw a wrong result: " + g.run("cat /tmp/load")
 
 
+@ends_too
 @each
 def test_all_sites_under_load(flavour):
     with Guest(flavour) as g, Daemon() as d:
@@ -62,6 +65,7 @@ def test_all_sites_under_load(flavour):
         all_given_back(g, d, truth, sites)
 
 
+@ends_too
 @each
 def test_starts_and_stops(flavour):
     with Guest(flavour) as g, Daemon() as d:

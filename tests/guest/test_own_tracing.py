@@ -6,7 +6,7 @@ import re
 
 from daemon import Daemon
 from guest import Guest, wait_for
-from testlib import last_kernel, main
+from testlib import ends_too, last_kernel, main
 from truth import attach
 
 TRACING = "/sys/kernel/tracing"
@@ -47,6 +47,7 @@ def goes_on(d, t, want=1000):
     return info
 
 
+@ends_too
 @last_kernel
 def test_own_tracing(flavour):
     with Guest(flavour) as g:

@@ -8,7 +8,7 @@ import subprocess
 from daemon import Daemon, binary
 from graphlib import add_up, all_given_back
 from guest import Guest, wait_for
-from testlib import LONG, each_kernel, main
+from testlib import LONG, each_kernel, ends_too, main
 from truth import attach
 
 EXECS = 1000
@@ -209,6 +209,7 @@ def recorded(b):
     assert {1001, 4001} <= {x["class_uid"] for x in lines}, lines[-3:]
 
 
+@ends_too
 @each_kernel
 def test_syscalls(flavour):
     with Guest(flavour) as g, Daemon() as d:

@@ -148,8 +148,8 @@ class SmallWay:
 class StockWay:
     """A stock Debian kernel under TCG."""
 
-    def __init__(self, g, sites=()):
-        self.g, self.truth, self.sites = g, Truth(g), list(sites)
+    def __init__(self, g, sites=(), truth=None):
+        self.g, self.truth, self.sites = g, truth or Truth(g), list(sites)
 
     def attach(self, d, name):
         d.attach(self.g, name)
