@@ -12,8 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #define AGAIN_NS NSEC_PER_SEC /* a guest whose tables lead astray must not keep its VMM busy */
 
@@ -29,31 +27,24 @@ static bool same_region(const struct ram_region *a, const struct ram_region *b)
 	       a->hva == b->hva && a->inode == b->inode;
 }
 
-static void let_go(struct ram_region *r)
-{
-	if (r->map)
-		munmap(r->map, r->ram.len_bytes);
-	if (r->fd >= 0)
-		close(r->fd);
-	r->map = NULL;
-	r->fd = -1;
-}
-
 /* What @r has of its own goes, and it gets what the same region had before. */
-static void take_over(struct ram_region *r, struct old_ram *old)
+static void take_over(struct vm *vm, struct ram_region *r, struct old_ram *old)
 {
 	for (size_t i = 0; i < old->n; i++) {
 		struct ram_region *was = &old->region[i];
 
 		if (!same_region(r, was))
 			continue;
-		let_go(r);
-		r->map = was->map;
-		r->fd = was->fd;
-		r->fd_off = was->fd_off;
+		backing_destroy(vm, r->backing);
+		r->backing = was->backing;
 		*was = old->region[--old->n];
 		return;
 	}
+}
+
+static bool is_mapped(const struct ram_region *r)
+{
+	return r->backing && r->backing->map;
 }
 
 /* Regions that went and were mapped here are kept: there is room for some. */
@@ -62,7 +53,7 @@ static bool fits(const struct vm *vm, const struct old_ram *old)
 	size_t go = 0;
 
 	for (size_t i = 0; i < old->n; i++) {
-		bool kept = old->region[i].map == NULL;
+		bool kept = !is_mapped(&old->region[i]);
 
 		for (size_t k = 0; k < vm->n_ram; k++)
 			kept |= same_region(&vm->ram[k], &old->region[i]);
@@ -77,14 +68,18 @@ static bool replace(struct vm *vm, struct old_ram *old)
 	bool other = vm->n_ram != old->n;
 
 	for (size_t i = 0; i < vm->n_ram; i++)
-		take_over(&vm->ram[i], old);
+		take_over(vm, &vm->ram[i], old);
 	/* a view may lead there until the end: what was taken away under it must not be a fault of ours */
 	other |= old->n > 0;
 	for (size_t i = 0; i < old->n; i++) {
-		if (old->region[i].map)
-			vm->gone_ram[vm->n_gone_ram++] = old->region[i];
-		else
-			let_go(&old->region[i]);
+		struct backing *b = old->region[i].backing;
+
+		if (!is_mapped(&old->region[i])) {
+			backing_destroy(vm, b);
+			continue;
+		}
+		backing_drop(b);
+		vm->gone_ram[vm->n_gone_ram++] = b;
 	}
 	memset(vm->tlb, 0, sizeof(vm->tlb));
 	return other;
@@ -141,7 +136,7 @@ void vm_check_ram(struct vm *vm)
 void vm_more_ram_close(struct vm *vm)
 {
 	for (size_t i = 0; i < vm->n_gone_ram; i++)
-		let_go(&vm->gone_ram[i]);
+		backing_destroy(vm, vm->gone_ram[i]);
 	vm->n_gone_ram = 0;
 }
 

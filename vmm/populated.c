@@ -16,15 +16,16 @@
 /* lseek() moves an offset of our own description: see proc_open_backing(). */
 static bool next_in_file(const struct ram_region *r, u64 off, u64 *start_ret, u64 *end_ret)
 {
-	u64 limit = r->fd_off + r->ram.len_bytes;
-	off_t data = lseek(r->fd, (off_t)(r->fd_off + off), SEEK_DATA);
+	const struct backing *b = r->backing;
+	u64 limit = b->fd_off + r->ram.len_bytes;
+	off_t data = lseek(b->fd, (off_t)(b->fd_off + off), SEEK_DATA);
 	off_t hole;
 
 	if (data < 0 || (u64)data >= limit)
 		return false;
-	hole = lseek(r->fd, data, SEEK_HOLE);
-	*start_ret = MAX((u64)data, r->fd_off + off) - r->fd_off;
-	*end_ret = (hole < 0 ? limit : MIN((u64)hole, limit)) - r->fd_off;
+	hole = lseek(b->fd, data, SEEK_HOLE);
+	*start_ret = MAX((u64)data, b->fd_off + off) - b->fd_off;
+	*end_ret = (hole < 0 ? limit : MIN((u64)hole, limit)) - b->fd_off;
 	return *end_ret > *start_ret;
 }
 
@@ -65,7 +66,9 @@ static bool next_in_pagemap(const struct vm *vm, const struct ram_region *r, u64
 /* hugetlbfs has no SEEK_DATA (fs/hugetlbfs/inode.c, v6.12): its pages show in the page map */
 static bool has_seek_data(const struct ram_region *r)
 {
-	return r->fd >= 0 && (lseek(r->fd, (off_t)r->fd_off, SEEK_DATA) >= 0 || errno == ENXIO);
+	const struct backing *b = r->backing;
+
+	return b && (lseek(b->fd, (off_t)b->fd_off, SEEK_DATA) >= 0 || errno == ENXIO);
 }
 
 bool vm_next_populated(struct vm *vm, gpa_t from, gpa_t *start_ret, u64 *len_ret)

@@ -34,8 +34,9 @@ static int add_piece(struct vm_view *v, size_t *cap, const struct ram_region *r,
 {
 	u64 off = gpa_at - r->ram.base.v;
 	struct view_seg *last = v->n_segs ? &v->seg[v->n_segs - 1] : NULL;
-	u8 *map = r->map ? r->map + off : NULL;
+	u8 *map = r->backing ? backing_map(r->backing) : NULL;
 
+	map = map ? map + off : NULL;
 	if (last && last->hva + last->len == r->hva + off &&
 	    (map ? last->map && last->map + last->len == map : !last->map)) {
 		last->len += len;
@@ -163,6 +164,12 @@ static int slow_read(const struct vm *vm, const struct iovec *iov, size_t n, u8 
 	return 0;
 }
 
+/* What is mapped cannot be read: a page's memory failed, the RAM was plugged out, or its VMM has ended. */
+static int no_memory(const struct vm_view *view)
+{
+	return vm_alive(view->vm) ? -EFAULT : -ESRCH;
+}
+
 int vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len)
 {
 	u8 *p = buf;
@@ -176,7 +183,8 @@ int vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len)
 
 		if (s->map) {
 			n = MIN(s->len - skip, len);
-			vm_mem_copy(p, s->map + skip, n);
+			if (backing_read(p, s->map + skip, n) < 0)
+				return no_memory(view);
 		} else {
 			struct iovec remote[VIEW_IOV];
 			struct iovec local;
@@ -216,7 +224,8 @@ int vm_view_write(struct vm_view *view, u64 off, const void *buf, size_t len)
 		u64 n = MIN(s->len - skip, len);
 
 		if (s->map) {
-			vm_mem_copy(s->map + skip, p, n);
+			if (backing_write(s->map + skip, p, n) < 0)
+				return no_memory(view);
 		} else {
 			int rc = vm_mem_write_hva(view->vm, s->hva + skip, p, n);
 

@@ -36,7 +36,10 @@ bool vm_alive(const struct vm *vm)
 	do
 		r = poll(&p, 1, 0);
 	while (r < 0 && errno == EINTR);
-	return r <= 0; /* "cannot look" is not "has ended" */
+	if (r <= 0) /* "cannot look" is not "has ended" */
+		return true;
+	backing_drop_all(vm);
+	return false;
 }
 
 int vm_gone(const struct vm *vm, struct err *err)
@@ -204,7 +207,6 @@ void vm_set_root(struct vm *vm, gpa_t root, int levels)
 	memset(vm->tlb, 0, sizeof(vm->tlb));
 }
 
-/* Page tables are in use by the guest, so a mapping of ours allocates nothing. */
 static int read_entry(void *arg, u64 addr, u64 *entry_ret)
 {
 	struct vm *vm = arg;
@@ -212,11 +214,7 @@ static int read_entry(void *arg, u64 addr, u64 *entry_ret)
 
 	if (!r || (addr & 7))
 		return -EFAULT;
-	if (r->map) {
-		vm_mem_copy(entry_ret, r->map + (addr - r->ram.base.v), sizeof(*entry_ret));
-		return 0;
-	}
-	return vm_mem_read_hva(vm, r->hva + (addr - r->ram.base.v), entry_ret, sizeof(*entry_ret));
+	return vm_mem_read_region(vm, r, addr - r->ram.base.v, entry_ret, sizeof(*entry_ret));
 }
 
 int vm_walk(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct err *err)
@@ -256,19 +254,18 @@ static int walk_cached(struct vm *vm, gva_t addr, struct vm_mapping *ret, struct
 	return 0;
 }
 
-static int read_run(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *err)
+/* Both in one system call. */
+static bool read_two(const struct vm *vm, u64 entry_at, u64 *entry, u64 at, void *buf, size_t len)
 {
-	const struct ram_region *r = vm_find_ram(vm, addr.v);
+	const struct iovec local[2] = { { entry, sizeof(*entry) }, { buf, len } };
+	const struct iovec remote[2] = { { (void *)(uintptr_t)entry_at, sizeof(*entry) },
+					 { (void *)(uintptr_t)at, len } };
 
-	if (r && r->map && len <= r->ram.len_bytes - (addr.v - r->ram.base.v)) {
-		vm_mem_copy(buf, r->map + (addr.v - r->ram.base.v), len);
-		return 0;
-	}
-	return vm_read_phys(vm, addr, buf, len, err);
+	return process_vm_readv(vm->pid, local, 2, remote, 2, 0) == (ssize_t)(sizeof(*entry) + len);
 }
 
 /*
- * The common case in one system call: a few bytes of a page whose translation is known, read together
+ * The common case in few system calls: a few bytes of a page whose translation is known, read together
  * with the leaf entry that proves it. false: nothing is known, go the long way.
  */
 static bool read_small(struct vm *vm, gva_t addr, void *buf, size_t len)
@@ -277,27 +274,27 @@ static bool read_small(struct vm *vm, gva_t addr, void *buf, size_t len)
 	const struct vm_tlb *t = &vm->tlb[page % VM_TLB_SLOTS];
 	const struct ram_region *pte;
 	const struct ram_region *r;
-	struct iovec local[2];
-	struct iovec remote[2];
 	u64 entry = 0;
-	u64 at;
+	u64 pte_off;
+	u64 off;
 
 	if (t->page != page || len == 0 || len > PAGE_SIZE - (addr.v & ~PAGE_MASK))
 		return false;
-	at = t->map.gpa.v + (addr.v & ~PAGE_MASK);
-	r = vm_mem_find(vm, at);
+	off = t->map.gpa.v + (addr.v & ~PAGE_MASK);
+	r = vm_mem_find(vm, off);
 	pte = vm_mem_find(vm, t->map.pte.v);
-	if (!r || !pte || r->map || pte->map || r->fd >= 0)
+	if (!r || !pte)
 		return false;
-	local[0] = (struct iovec){ &entry, sizeof(entry) };
-	local[1] = (struct iovec){ buf, len };
-	remote[0].iov_base = (void *)(uintptr_t)(pte->hva + (t->map.pte.v - pte->ram.base.v));
-	remote[0].iov_len = sizeof(entry);
-	remote[1].iov_base = (void *)(uintptr_t)(r->hva + (at - r->ram.base.v));
-	remote[1].iov_len = len;
-	return process_vm_readv(vm->pid, local, 2, remote, 2, 0) ==
-		       (ssize_t)(sizeof(entry) + len) &&
-	       entry == t->map.entry && vm_alive(vm);
+	off -= r->ram.base.v;
+	pte_off = t->map.pte.v - pte->ram.base.v;
+	if (r->backing || pte->backing) {
+		if (vm_mem_read_region(vm, r, off, buf, len) < 0 ||
+		    vm_mem_read_region(vm, pte, pte_off, &entry, sizeof(entry)) < 0)
+			return false;
+	} else if (!read_two(vm, pte->hva + pte_off, &entry, r->hva + off, buf, len)) {
+		return false;
+	}
+	return entry == t->map.entry && vm_alive(vm);
 }
 
 int vm_read(struct vm *vm, gva_t addr, void *buf, size_t len, struct err *err)
@@ -316,7 +313,8 @@ int vm_read(struct vm *vm, gva_t addr, void *buf, size_t len, struct err *err)
 		if (rc < 0)
 			return rc;
 		n = MIN(len, m.page_bytes - (addr.v & (m.page_bytes - 1)));
-		rc = read_run(vm, m.gpa, p, n, err);
+		vm_find_ram(vm, m.gpa.v);
+		rc = vm_read_phys(vm, m.gpa, p, n, err);
 		if (rc < 0)
 			return rc;
 		p += n;

@@ -104,7 +104,11 @@ struct vm_console *vm_console(const struct vm *vm);
 
 u32 vm_vcpu_count(const struct vm *vm); /* 0 when not known */
 
-/** vm_alive - does the VMM's process still exist? Context: any thread, at any time; nobody is asked. */
+/**
+ * vm_alive - does the VMM's process still exist? If not, memory of its guest that we hold is let go of
+ *
+ * Context: any thread, at any time; nobody is asked. To free a large guest may take the first to find out seconds.
+ */
 bool vm_alive(const struct vm *vm);
 
 /** vm_state - what the guest does now; asks the VMM, or /proc for pid: targets */
@@ -297,7 +301,7 @@ void vm_progress_deinit(struct vm_progress *p); /* also of one that is all zeros
 must_check int vm_view_create(struct vm *vm, gva_t addr, u64 len_bytes, struct vm_view **ret,
 			      struct err *err);
 void vm_view_destroy(struct vm_view *view);
-/* @off + @len within the view, or -EFAULT; -ESRCH the VMM is gone. 8-byte aligned words are read whole. */
+/* -EFAULT: not in the view, or no memory is there any more; -ESRCH the VMM is gone. 8-byte aligned words are read whole. */
 must_check int vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len);
 must_check int vm_view_write(struct vm_view *view, u64 off, const void *buf, size_t len);
 

@@ -2,12 +2,13 @@
 /*
  * Guest RAM through the VMM's process. Three ways, each where it is right:
  *
- *   pread() on a shared backend       searching: a hole reads as zeros and stays a hole
- *   our mapping of a shared backend   what the guest has mapped: page tables, text, rings
- *   /proc/PID/mem, process_vm_*v()    anonymous and private RAM
+ *   pread() on a shared backend       all reads but those of views: a hole reads as zeros and stays a hole
+ *   our mapping of a shared backend   views, whose memory the agent has: rings
+ *   /proc/PID/mem, process_vm_*v()    anonymous and private RAM; all writes but those of views
  *
- * A mapping is made only of a file sealed against shrinking: else a truncated file would be a
- * SIGBUS here. /proc/PID/mem belongs to the address space and not to the pid, so that writes can
+ * Where to look the guest says. So what is looked at is never mapped for it: that would allocate what the VMM has
+ * given back or not got yet (a balloon, memory not plugged in, a migration that comes in), and not by the VMM's own
+ * mapping, which knows of it. See backing.h. /proc/PID/mem belongs to the address space and not to the pid, so that writes can
  * never reach another process that got the same pid.
  */
 #include "vmm/vm_ops.h"
@@ -18,7 +19,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/uio.h>
 
 /* From here on one process_vm_readv() is cheaper than /proc/PID/mem, which copies twice. */
@@ -92,7 +92,6 @@ int vm_mem_add(struct vm *vm, gpa_t base, u64 len, u64 hva, struct err *err)
 	vm->ram[i] = (struct ram_region){
 		.ram = { .base = base, .len_bytes = len },
 		.hva = hva,
-		.fd = -1,
 	};
 	vm->n_ram++;
 	return 0;
@@ -120,29 +119,6 @@ static const struct proc_map *covering(const struct proc_maps *maps, u64 hva, u6
 	return at >= hva + len ? first : NULL;
 }
 
-static void open_shared(struct vm *vm, struct ram_region *r, const struct proc_map *m)
-{
-	int fd = proc_open_backing(vm->pid, m);
-	int seals;
-	void *p;
-
-	if (fd < 0)
-		return;
-	r->fd = fd;
-	r->fd_off = m->off + (r->hva - m->start);
-	seals = fcntl(fd, F_GET_SEALS);
-	if (seals < 0 || !(seals & F_SEAL_SHRINK))
-		return;
-	p = mmap(NULL, r->ram.len_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd,
-		 (off_t)r->fd_off);
-	if (p == MAP_FAILED)
-		return;
-	/* a child of ours has no business in a guest's RAM */
-	madvise(p, r->ram.len_bytes, MADV_DONTFORK);
-	madvise(p, r->ram.len_bytes, MADV_DONTDUMP);
-	r->map = p;
-}
-
 static int open_region(struct vm *vm, struct ram_region *r, const struct proc_maps *maps,
 		       struct err *err)
 {
@@ -155,8 +131,13 @@ static int open_region(struct vm *vm, struct ram_region *r, const struct proc_ma
 			       (unsigned long long)r->ram.base.v, (int)vm->pid);
 	r->inode = m->inode;
 	/* a private mapping of a file holds pages that the file does not */
-	if (one && m->shared)
-		open_shared(vm, r, m);
+	if (one && m->shared) {
+		int fd = proc_open_backing(vm->pid, m);
+
+		if (fd >= 0)
+			r->backing = backing_create(vm, fd, m->off + (r->hva - m->start),
+						    r->ram.len_bytes);
+	}
 	return 0;
 }
 
@@ -208,12 +189,7 @@ int vm_mem_open_last(struct vm *vm, struct err *err)
 
 void vm_mem_drop_last(struct vm *vm)
 {
-	struct ram_region *r = &vm->ram[--vm->n_ram];
-
-	if (r->map)
-		munmap(r->map, r->ram.len_bytes);
-	if (r->fd >= 0)
-		close(r->fd);
+	backing_destroy(vm, vm->ram[--vm->n_ram].backing);
 	/* translations are looked at again when they are used; the region, where they lead, is not */
 	memset(vm->tlb, 0, sizeof(vm->tlb));
 }
@@ -277,16 +253,12 @@ int vm_mem_write_hva(const struct vm *vm, u64 hva, const void *buf, size_t len)
 	return 0;
 }
 
-static int read_shared(const struct vm *vm, const struct ram_region *r, u64 off, void *buf,
-		       size_t len)
+static int read_shared(const struct backing *b, u64 off, void *buf, size_t len)
 {
 	u8 *p = buf;
 
-	/* the backend outlives its VMM for as long as we hold it */
-	if (!vm_alive(vm))
-		return -ESRCH;
 	while (len) {
-		ssize_t n = pread(r->fd, p, len, (off_t)(r->fd_off + off));
+		ssize_t n = pread(b->fd, p, len, (off_t)(b->fd_off + off));
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -299,10 +271,10 @@ static int read_shared(const struct vm *vm, const struct ram_region *r, u64 off,
 	return 0;
 }
 
-static int read_region(const struct vm *vm, const struct ram_region *r, u64 off, void *buf,
+int vm_mem_read_region(const struct vm *vm, const struct ram_region *r, u64 off, void *buf,
 		       size_t len)
 {
-	if (r->fd >= 0 && read_shared(vm, r, off, buf, len) == 0)
+	if (r->backing && read_shared(r->backing, off, buf, len) == 0)
 		return 0;
 	return vm_mem_read_hva(vm, r->hva + off, buf, len);
 }
@@ -326,6 +298,7 @@ int vm_read_phys(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *e
 {
 	u8 *p = buf;
 	u64 at = addr.v;
+	bool shared = false;
 
 	while (len) {
 		const struct ram_region *r = vm_mem_find(vm, at);
@@ -337,14 +310,15 @@ int vm_read_phys(struct vm *vm, gpa_t addr, void *buf, size_t len, struct err *e
 			return outside(at, len, err);
 		off = at - r->ram.base.v;
 		n = MIN(len, r->ram.len_bytes - off);
-		rc = read_region(vm, r, off, p, n);
+		rc = vm_mem_read_region(vm, r, off, p, n);
 		if (rc < 0)
 			return fail(vm, rc, at, false, err);
+		shared |= r->backing != NULL;
 		p += n;
 		at += n;
 		len -= n;
 	}
-	return 0;
+	return shared && !vm_alive(vm) ? vm_gone(vm, err) : 0;
 }
 
 int vm_write_phys(struct vm *vm, gpa_t addr, const void *buf, size_t len, struct err *err)
@@ -487,17 +461,11 @@ int vm_mem_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, 
 	size_t i = 0;
 
 	while (i < n) {
-		const struct ram_region *r = vm_mem_find(vm, text[i].gpa);
 		size_t done = 0;
 		int rc;
 
-		if (!r)
+		if (!vm_mem_find(vm, text[i].gpa))
 			return outside(text[i].gpa, text[i].len, err);
-		if (r->map) {
-			memcpy(r->map + (text[i].gpa - r->ram.base.v), text[i].bytes, text[i].len);
-			i++;
-			continue;
-		}
 		b = b ? b : new_batch();
 		if (!b)
 			return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to write text");

@@ -6,6 +6,7 @@
 #ifndef VMM_VM_OPS_H
 #define VMM_VM_OPS_H
 
+#include "vmm/backing.h"
 #include "vmm/pgtable.h"
 #include "vmm/vm.h"
 
@@ -23,9 +24,7 @@ struct ram_region {
 	struct vm_ram ram;
 	u64 hva; /* in the VMM's address space */
 	u64 inode; /* of what the VMM has mapped there; 0 for anonymous memory */
-	int fd; /* own description of a shared backend; -1 when anonymous or private */
-	u64 fd_off; /* of the region's start in @fd */
-	u8 *map; /* our mapping of a shared backend that cannot shrink; NULL else */
+	struct backing *backing; /* of a shared backend; NULL when anonymous or private */
 };
 
 /* One piece of text by guest physical address; never crosses a page. */
@@ -54,8 +53,9 @@ struct vm {
 	u32 n_vcpus;
 	struct ram_region ram[VM_MAX_RAM]; /* sorted by guest physical address */
 	size_t n_ram;
-	struct ram_region
-		gone_ram[VM_MAX_RAM]; /* plugged out; open until the end, as views may lead there */
+	struct backing *backings; /* all that there are, see backing.c */
+	struct backing *
+		gone_ram[VM_MAX_RAM]; /* plugged out, dropped; views may lead there until the end */
 	size_t n_gone_ram;
 	u64 ram_listed_ns; /* by vm_more_ram() */
 	u64 ram_checked_ns; /* by vm_check_ram() */
@@ -171,6 +171,15 @@ void vm_mem_close(struct vm *vm);
 /** vm_mem_open_last / vm_mem_drop_last - as vm_mem_open() for the last region alone; it goes away again */
 must_check int vm_mem_open_last(struct vm *vm, struct err *err);
 void vm_mem_drop_last(struct vm *vm);
+
+/**
+ * vm_mem_read_region - @len bytes at @off within @r
+ *
+ * A hole of a shared backend reads as zeros and stays one. A backend may be there for a moment longer than its VMM:
+ * what was read is the guest's if vm_alive() says so afterwards. Return: 0; -ESRCH; -EFAULT.
+ */
+int vm_mem_read_region(const struct vm *vm, const struct ram_region *r, u64 off, void *buf,
+		       size_t len);
 
 /** vm_mem_write_text - vm_phys_text by host address, in large batches; for ops->write_text */
 int vm_mem_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err);

@@ -249,11 +249,23 @@ static bool look(struct vm *vm)
 	return vm_more_ram(vm);
 }
 
-/* What went and was mapped here stays so until the end, as somebody may look there: of so many, and no more. */
+static void be_mapped(struct vm *vm, struct ram_region *r)
+{
+	int fd = memfd_create("a page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	assert_int_equal(ftruncate(fd, 4096), 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	r->backing = backing_create(vm, fd, 0, 4096);
+	assert_non_null(r->backing);
+	assert_non_null(backing_map(r->backing));
+}
+
+/* Where what went was mapped here nothing else comes until the end, as somebody may look there: of so many, and no more. */
 static void ram_that_comes_and_goes(void **state)
 {
 	static const struct vm_ops ops = { .name = "test", .list_ram = list_plugged };
 	struct vm *vm = attached();
+	struct backing *b;
 	u8 byte;
 
 	(void)state;
@@ -263,27 +275,27 @@ static void ram_that_comes_and_goes(void **state)
 	assert_true(look(vm));
 	assert_int_equal(vm->n_ram, 2);
 	for (u64 i = 0; i < VM_MAX_RAM; i++) {
-		vm->ram[1].map = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		assert_true(vm->ram[1].map != MAP_FAILED);
+		be_mapped(vm, &vm->ram[1]);
 		plugged_at += 8192;
 		assert_true(look(vm));
 		assert_int_equal(vm->n_gone_ram, i + 1);
 		assert_false(look(vm)); /* nothing has changed since */
 	}
 	/* one more has no place: the RAM that is known stays, with its mapping, and so it is each time */
-	vm->ram[1].map = mmap(NULL, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	be_mapped(vm, &vm->ram[1]);
+	b = vm->ram[1].backing;
 	plugged_at += 8192;
 	for (int i = 0; i < 3; i++) {
 		assert_false(look(vm));
 		assert_int_equal(vm->n_gone_ram, VM_MAX_RAM);
 		assert_int_equal(vm->n_ram, 2);
 		assert_int_equal(vm->ram[1].ram.base.v, BASE + plugged_at - 8192);
-		byte = *(volatile u8 *)vm->ram[1].map; /* still mapped */
-		assert_int_equal(byte, 0);
+		assert_ptr_equal(vm->ram[1].backing, b);
+		assert_int_equal(backing_read(&byte, b->map, 1), 0); /* still mapped */
 	}
 	/* one that was never mapped needs none */
-	munmap(vm->ram[1].map, 4096);
-	vm->ram[1].map = NULL;
+	backing_destroy(vm, b);
+	vm->ram[1].backing = NULL;
 	assert_true(look(vm));
 	assert_int_equal(vm->ram[1].ram.base.v, BASE + plugged_at);
 	vm_more_ram_close(vm);
