@@ -10,11 +10,9 @@
  *
  * RAM that ends below every hole is flat from 0 and needs no guess.
  */
-#define LOG_PREFIX "layout"
 #include "vmm/layout.h"
 
 #include "base/cleanup.h"
-#include "base/log.h"
 #include "vmm/vm_ops.h"
 
 #include <errno.h>
@@ -37,6 +35,13 @@
 #define BP_E820_MAX      128
 #define E820_ENTRY_BYTES 20
 #define E820_RAM         1
+/* struct hvm_start_info, and an entry of its map */
+#define PVH_MAGIC          0x336ec578
+#define PVH_VERSION        4
+#define PVH_MEMMAP         40
+#define PVH_MEMMAP_ENTRIES 48
+#define PVH_INFO_BYTES     56
+#define PVH_ENTRY_BYTES    24
 
 /* Where low RAM ends: QEMU pc and cloud-hypervisor, q35, Firecracker and kvmtool, pc up to 3.5 GiB. */
 static const u64 hole_starts[] = { 0xc0000000, 0x80000000, 0xd0000000, 0xe0000000, 0xb0000000 };
@@ -164,16 +169,6 @@ size_t layout_candidates(const struct proc_maps *maps, bool q35, struct layout *
 	return n;
 }
 
-size_t layout_pick(const struct layout *c, size_t n,
-		   bool (*holds)(void *arg, const struct layout *c), void *arg)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (holds(arg, &c[i]))
-			return i;
-	}
-	return 0;
-}
-
 static u64 get(const u8 *p, size_t bytes)
 {
 	u64 v = 0;
@@ -182,17 +177,16 @@ static u64 get(const u8 *p, size_t bytes)
 	return v;
 }
 
-size_t layout_parse_e820(const u8 *page, struct e820_ram *ret)
+/* Of @n entries of @step bytes, at @p: address, size, type. */
+static size_t parse_map(const u8 *p, size_t n_entries, size_t step, struct e820_ram *ret)
 {
-	size_t entries = page[BP_E820_ENTRIES];
 	u64 last = 0;
 	size_t n = 0;
 
-	if (get(page + BP_BOOT_FLAG, 2) != 0xaa55 || memcmp(page + BP_HEADER, "HdrS", 4) != 0 ||
-	    entries == 0 || entries > BP_E820_MAX)
+	if (n_entries == 0 || n_entries > BP_E820_MAX)
 		return 0;
-	for (size_t i = 0; i < entries; i++) {
-		const u8 *e = page + BP_E820_TABLE + i * E820_ENTRY_BYTES;
+	for (size_t i = 0; i < n_entries; i++) {
+		const u8 *e = p + i * step;
 		u64 start = get(e, 8);
 		u64 size = get(e + 8, 8);
 		u64 end;
@@ -210,6 +204,28 @@ size_t layout_parse_e820(const u8 *page, struct e820_ram *ret)
 	}
 	/* a map without memory above 1 MiB is the empty one inside a bzImage, or a fragment */
 	return n && last > LOW_SCAN ? n : 0;
+}
+
+size_t layout_parse_e820(const u8 *page, struct e820_ram *ret)
+{
+	if (get(page + BP_BOOT_FLAG, 2) != 0xaa55 || memcmp(page + BP_HEADER, "HdrS", 4) != 0)
+		return 0;
+	return parse_map(page + BP_E820_TABLE, page[BP_E820_ENTRIES], E820_ENTRY_BYTES, ret);
+}
+
+size_t layout_parse_pvh(const u8 *low, u64 len, u64 at, struct e820_ram *ret)
+{
+	u64 map;
+	u64 n;
+
+	if (at > len || len - at < PVH_INFO_BYTES || get(low + at, 4) != PVH_MAGIC ||
+	    get(low + at + PVH_VERSION, 4) == 0)
+		return 0;
+	map = get(low + at + PVH_MEMMAP, 8);
+	n = get(low + at + PVH_MEMMAP_ENTRIES, 4);
+	if (n > BP_E820_MAX || map > len || len - map < n * PVH_ENTRY_BYTES)
+		return 0;
+	return parse_map(low + map, n, PVH_ENTRY_BYTES, ret);
 }
 
 bool layout_matches_e820(const struct layout *c, const struct e820_ram *ram, size_t n)
@@ -237,70 +253,103 @@ bool layout_matches_e820(const struct layout *c, const struct e820_ram *ram, siz
 			 : high_top == FOUR_GIB + c->piece[1].len;
 }
 
-struct holds_arg {
+/* A search for the guest's own map of its RAM, by which one candidate is right. */
+struct search {
 	struct vm *vm;
-	u64 scanned_hva; /* candidates that begin alike share one search */
-	u64 scanned_len;
-	u64 limit;
-	struct e820_ram ram[BP_E820_MAX];
+	const struct layout *c;
 	size_t n;
+	u64 low; /* host address of the memory that is looked at as the guest's lowest */
+	u64 top; /* end of RAM by the map found last; 0: none was */
+	size_t pick; /* @n while none is right */
 };
 
-/* boot_params within @len bytes of guest RAM at physical @start. */
-static size_t scan_run(struct vm *vm, u64 start, u64 len, u8 *buf, struct e820_ram *ret)
+/* There may be older maps in memory, and others. */
+static void take_map(struct search *s, const struct e820_ram *ram, size_t n_ram)
 {
-	for (u64 off = 0; off < len; off += SCAN_STEP) {
+	if (!n_ram)
+		return;
+	s->top = ram[n_ram - 1].end;
+	for (size_t i = 0; s->pick == s->n && i < s->n; i++) {
+		if (s->c[i].piece[0].hva == s->low && layout_matches_e820(&s->c[i], ram, n_ram))
+			s->pick = i;
+	}
+}
+
+/* boot_params within @len bytes of guest RAM at physical @start. */
+static void scan_run(struct search *s, u64 start, u64 len, u8 *buf)
+{
+	struct e820_ram ram[BP_E820_MAX];
+
+	for (u64 off = 0; off < len && s->pick == s->n; off += SCAN_STEP) {
 		/* a page more, so that none is missed over the edge */
 		u64 n = MIN(len - off, SCAN_STEP + PAGE_SIZE);
 		u64 at = 0;
 		u8 *hit;
 
-		if (vm_read_phys(vm, gpa(start + off), buf, n, NULL) < 0)
-			return 0;
-		while ((hit = memmem(buf + at, n - at, "HdrS", 4))) {
+		if (vm_read_phys(s->vm, gpa(start + off), buf, n, NULL) < 0)
+			return;
+		while (s->pick == s->n && (hit = memmem(buf + at, n - at, "HdrS", 4))) {
 			u64 pos = (u64)(hit - buf);
-			size_t found;
 
 			at = pos + 4;
-			if (pos < BP_HEADER || pos - BP_HEADER + PAGE_SIZE > n)
-				continue;
-			found = layout_parse_e820(buf + pos - BP_HEADER, ret);
-			if (found)
-				return found;
+			if (pos >= BP_HEADER && pos - BP_HEADER + PAGE_SIZE <= n)
+				take_map(s, ram, layout_parse_e820(buf + pos - BP_HEADER, ram));
 		}
 	}
-	return 0;
+}
+
+/* A PVH kernel makes its boot_params itself, without their magic; what it was given lies in the lowest memory. */
+static void scan_low_for_pvh(struct search *s, u8 *buf)
+{
+	static const u8 magic[] = { 0x78, 0xc5, 0x6e, 0x33 };
+	struct e820_ram ram[BP_E820_MAX];
+	u64 at = 0;
+	u8 *hit;
+
+	if (vm_read_phys(s->vm, gpa(0), buf, LOW_SCAN, NULL) < 0)
+		return;
+	while (s->pick == s->n && (hit = memmem(buf + at, LOW_SCAN - at, magic, sizeof(magic)))) {
+		at = (u64)(hit - buf) + sizeof(magic);
+		take_map(s, ram, layout_parse_pvh(buf, LOW_SCAN, (u64)(hit - buf), ram));
+	}
 }
 
 /* Takes the low piece for RAM while it looks, so as to touch populated pages only. */
-static size_t find_e820(struct vm *vm, u64 hva, u64 len, struct e820_ram *ret)
+static void scan_low(struct search *s, u64 len)
 {
 	_cleanup_free_ u8 *buf = malloc(SCAN_STEP + PAGE_SIZE);
 	gpa_t at = gpa(0);
 	u64 run = 0;
-	size_t n = 0;
 
-	if (buf && vm_mem_add(vm, gpa(0), len, hva, NULL) == 0 && vm_mem_open(vm, NULL) == 0) {
-		while (n == 0 && vm_next_populated(vm, at, &at, &run)) {
-			n = scan_run(vm, at.v, run, buf, ret);
+	if (buf && vm_mem_add(s->vm, gpa(0), len, s->low, NULL) == 0 &&
+	    vm_mem_open(s->vm, NULL) == 0) {
+		while (s->pick == s->n && vm_next_populated(s->vm, at, &at, &run)) {
+			scan_run(s, at.v, run, buf);
 			at.v += run;
 		}
+		if (s->pick == s->n)
+			scan_low_for_pvh(s, buf);
 	}
-	vm_mem_close(vm);
-	return n;
+	vm_mem_close(s->vm);
 }
 
-static bool guest_agrees(void *arg, const struct layout *c)
+/* Each mapping that some candidate begins with, once. */
+static void search_up_to(struct search *s, u64 limit)
 {
-	struct holds_arg *h = arg;
-	u64 len = MIN(c->piece[0].len, h->limit);
+	for (size_t i = 0; i < s->n && s->pick == s->n; i++) {
+		u64 len = 0;
+		bool again = false;
 
-	if (h->scanned_hva != c->piece[0].hva || h->scanned_len != len) {
-		h->n = find_e820(h->vm, c->piece[0].hva, len, h->ram);
-		h->scanned_hva = c->piece[0].hva;
-		h->scanned_len = len;
+		for (size_t k = 0; k < s->n; k++) {
+			if (s->c[k].piece[0].hva != s->c[i].piece[0].hva)
+				continue;
+			again |= k < i;
+			len = MAX(len, s->c[k].piece[0].len);
+		}
+		s->low = s->c[i].piece[0].hva;
+		if (!again)
+			scan_low(s, MIN(len, limit));
 	}
-	return h->n && layout_matches_e820(c, h->ram, h->n);
 }
 
 static int use(struct vm *vm, const struct layout *c, struct err *err)
@@ -315,16 +364,52 @@ static int use(struct vm *vm, const struct layout *c, struct err *err)
 	return 0;
 }
 
+/* Other memory of the VMM's that may be RAM just as well: another NUMA node's, of which none says which is which. */
+static bool has_twin(const struct proc_maps *maps, const struct layout *c)
+{
+	size_t n = 0;
+	u64 len = 0;
+
+	for (size_t i = 0; i < c->n; i++)
+		len += c->piece[i].len;
+	for (size_t i = 0; i < maps->n; i++)
+		n += may_be_ram(&maps->map[i]) && maps->map[i].end - maps->map[i].start == len;
+	return len >= 16 * MIN_RAM && n > 1;
+}
+
+static int refuse(const struct search *s, bool twin, struct err *err)
+{
+	const char *how = "attach by the VMM's monitor: qemu:SOCKET or libvirt:URI/DOMAIN";
+	int pid = (int)s->vm->pid;
+
+	if (twin)
+		return err_set(
+			err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
+			"process %d has RAM in equal pieces (NUMA nodes?), in an order that cannot "
+			"be told; %s",
+			pid, how);
+	if (!s->top)
+		return err_set(
+			err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
+			"the guest of process %d does not tell where its RAM is: no Linux, or not "
+			"booted yet; try later, or %s",
+			pid, how);
+	return err_set(
+		err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
+		"the guest's map of RAM, up to 0x%llx, fits memory of process %d in no known way; "
+		"%s",
+		(unsigned long long)s->top, pid, how);
+}
+
 int layout_guess(struct vm *vm, struct err *err)
 {
 	_cleanup_free_ struct layout *c = calloc(LAYOUT_MAX_CANDIDATES, sizeof(*c));
-	_cleanup_free_ struct holds_arg *arg = calloc(1, sizeof(*arg));
+	_cleanup_free_ struct search *s = calloc(1, sizeof(*s));
 	_cleanup_maps_ struct proc_maps maps = { 0 };
-	size_t pick = 0;
-	size_t n;
+	bool twin;
 	int rc;
 
-	if (!c || !arg)
+	if (!c || !s)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
 	rc = proc_maps_read(vm->pid, &maps);
 	if (rc == -ESRCH)
@@ -333,21 +418,17 @@ int layout_guess(struct vm *vm, struct err *err)
 		return err_set(err, rc, ERR_TARGET_PERMISSION, 0,
 			       "cannot read the memory map of process %d: %s", (int)vm->pid,
 			       strerror(-rc));
-	n = layout_candidates(&maps, proc_arg_contains(vm->pid, "q35"), c);
-	if (n == 0)
+	s->vm = vm;
+	s->c = c;
+	s->n = s->pick = layout_candidates(&maps, proc_arg_contains(vm->pid, "q35"), c);
+	if (s->n == 0)
 		return err_set(err, -ENODEV, ERR_TARGET_NOT_VMM, 0,
 			       "process %d has no memory that could be guest RAM", (int)vm->pid);
-	arg->vm = vm;
-	arg->limit = LOW_SCAN;
-	if (n > 1) {
-		pick = layout_pick(c, n, guest_agrees, arg);
-		if (!arg->n || !layout_matches_e820(&c[pick], arg->ram, arg->n)) {
-			arg->limit = FULL_SCAN;
-			pick = layout_pick(c, n, guest_agrees, arg);
-		}
-		if (!arg->n || !layout_matches_e820(&c[pick], arg->ram, arg->n))
-			log_info("process %d: RAM layout is a guess, the guest shows no E820 map",
-				 (int)vm->pid);
-	}
-	return use(vm, &c[pick], err);
+	twin = has_twin(&maps, &c[0]);
+	if (s->n == 1 && !twin)
+		return use(vm, &c[0], err);
+	search_up_to(s, LOW_SCAN);
+	if (s->pick == s->n)
+		search_up_to(s, FULL_SCAN);
+	return s->pick < s->n ? use(vm, &c[s->pick], err) : refuse(s, twin, err);
 }

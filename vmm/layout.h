@@ -35,14 +35,6 @@ struct e820_ram {
 size_t layout_candidates(const struct proc_maps *maps, bool q35, struct layout *ret);
 
 /**
- * layout_pick - the first candidate that @holds is true for; the first of all when none is
- *
- * Return: index into @c.
- */
-size_t layout_pick(const struct layout *c, size_t n,
-		   bool (*holds)(void *arg, const struct layout *c), void *arg);
-
-/**
  * layout_parse_e820 - usable RAM from a Linux boot_params page
  * @page:  4096 bytes that may be one
  * @ret:   at least 128
@@ -52,10 +44,26 @@ size_t layout_pick(const struct layout *c, size_t n,
  */
 size_t layout_parse_e820(const u8 *page, struct e820_ram *ret);
 
+/**
+ * layout_parse_pvh - usable RAM from what a PVH kernel was given
+ * @low: guest RAM from physical 0 on, @len bytes of it
+ * @at:  where a struct hvm_start_info may begin
+ * @ret: at least 128
+ *
+ * Return: how many ranges; 0 when there is none, its map is not within @low, or makes no sense.
+ * Source: Xen xen/include/public/arch-x86/hvm/start_info.h, version 1.
+ */
+size_t layout_parse_pvh(const u8 *low, u64 len, u64 at, struct e820_ram *ret);
+
 /** layout_matches_e820 - does @c hold all of the guest's RAM, and no more than its top? */
 bool layout_matches_e820(const struct layout *c, const struct e820_ram *ram, size_t n);
 
-/** layout_guess - fill @vm's RAM from the memory map of its process; -ENODEV (target.not_a_vmm) */
+/**
+ * layout_guess - fill @vm's RAM from the memory map of its process
+ *
+ * Where there is more than one way to see it, the guest's own memory map must say which is right: what is written
+ * by a wrong one goes to other pages of the guest. Return: 0; -ENODEV (target.not_a_vmm); -ESRCH; -EACCES.
+ */
 must_check int layout_guess(struct vm *vm, struct err *err);
 
 #endif

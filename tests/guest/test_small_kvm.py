@@ -258,6 +258,18 @@ def test_entered_by_pvh():
         g.assert_no_warnings()
 
 
+def test_ram_around_the_hole():
+    """RAM above 4 GiB, of a process of which nothing is known: its place is what the kernel was told, in either way."""
+    for protocol in ("linux", "pvh"):
+        with Daemon() as d, SmallGuest(mem=6144, extra=("--protocol", protocol)) as g:
+            d.attach(g, "small")
+            before = g.kernel_text()
+            check_function(d, g)
+            d.delete("/v1/guests/small")
+            check_untouched(g, before)
+            g.assert_no_warnings()
+
+
 def test_bzimage_and_virtio_console():
     """The kernel unpacks itself, and speaks by virtio."""
     if not LONG:

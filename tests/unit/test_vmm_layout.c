@@ -3,13 +3,21 @@
 #include "vmm/layout.h"
 #include "vmm/mtree.h"
 #include "vmm/regs_x86.h"
+#include "vmm/vm_ops.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -309,25 +317,159 @@ static void e820_from_boot_params(void **state)
 	assert_int_equal(layout_parse_e820(page, ram), 0);
 }
 
-static bool second_holds(void *arg, const struct layout *c)
+static void e820_from_pvh(void **state)
 {
-	return c == (const struct layout *)arg + 1;
-}
-
-static bool none_holds(void *arg, const struct layout *c)
-{
-	(void)arg;
-	(void)c;
-	return false;
-}
-
-static void layout_pick_first_that_holds(void **state)
-{
-	struct layout c[3] = { 0 };
+	u8 low[8192] = { 0 };
+	struct e820_ram ram[128];
 
 	(void)state;
-	assert_int_equal(layout_pick(c, 3, second_holds, c), 1);
-	assert_int_equal(layout_pick(c, 3, none_holds, c), 0);
+	put(low + 256, 0x336ec578, 4);
+	put(low + 256 + 40, 4096, 8);
+	put(low + 256 + 48, 2, 4);
+	put(low + 4096 + 8, 0x9fc00, 8);
+	put(low + 4096 + 16, 1, 4);
+	put(low + 4096 + 24, 0x100000, 8);
+	put(low + 4096 + 32, GIB, 8);
+	put(low + 4096 + 40, 1, 4);
+	assert_int_equal(layout_parse_pvh(low, sizeof(low), 256, ram),
+			 0); /* version 0 has no map */
+	put(low + 256 + 4, 1, 4);
+	assert_int_equal(layout_parse_pvh(low, sizeof(low), 256, ram), 2);
+	assert_int_equal(ram[1].end, GIB + 0x100000);
+	assert_int_equal(layout_parse_pvh(low, sizeof(low), 255, ram), 0);
+	assert_int_equal(layout_parse_pvh(low, sizeof(low), sizeof(low) - 55, ram), 0);
+	put(low + 256 + 40, 8192 - 47, 8); /* its end is cut */
+	assert_int_equal(layout_parse_pvh(low, sizeof(low), 256, ram), 0);
+	put(low + 256 + 40, UINT64_MAX, 8);
+	assert_int_equal(layout_parse_pvh(low, sizeof(low), 256, ram), 0);
+	put(low + 256 + 40, 4096, 8);
+	put(low + 256 + 48, UINT32_MAX, 4);
+	assert_int_equal(layout_parse_pvh(low, sizeof(low), 256, ram), 0);
+}
+
+/* "VMMs": children with so much memory, of which next to nothing is touched. */
+
+struct vmm {
+	size_t n; /* mappings of @len bytes each */
+	u64 len;
+	u64 low_end; /* what the guest's map says, in boot_params; 0: there are none */
+	u64 high_end;
+	u64 params_at;
+	u64 stale_at; /* an older map, which says nothing sensible; 0: none */
+};
+
+static void put_params(u8 *page, u64 low_end, u64 high_end)
+{
+	put(page + 0x1fe, 0xaa55, 2);
+	memcpy(page + 0x202, "HdrS", 4);
+	page[0x1e8] = high_end ? 2 : 1;
+	put(page + 0x2d0, 0x100000, 8);
+	put(page + 0x2d8, low_end - 0x100000, 8);
+	put(page + 0x2e0, 1, 4);
+	put(page + 0x2e4, 4 * GIB, 8);
+	put(page + 0x2ec, high_end - 4 * GIB, 8);
+	put(page + 0x2f4, 1, 4);
+}
+
+static void be_vmm(const struct vmm *v, int ready)
+{
+	for (size_t i = 0; i < v->n; i++) {
+		/* a page more without access, so that neighbours are two mappings */
+		u8 *p = mmap(NULL, v->len + 4096, PROT_NONE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		if (p == MAP_FAILED || mprotect(p, v->len, PROT_READ | PROT_WRITE))
+			_exit(1);
+		if (v->stale_at)
+			put_params(p + v->stale_at, 2 * GIB, 0);
+		if (v->low_end)
+			put_params(p + v->params_at, v->low_end, v->high_end);
+	}
+	(void)!write(ready, "1", 1);
+	for (;;)
+		pause();
+}
+
+static int guess(const struct vmm *v, struct vm *vm, struct err *err)
+{
+	char byte, path[32];
+	int ready[2];
+	int rc;
+
+	assert_int_equal(pipe(ready), 0);
+	memset(vm, 0, sizeof(*vm));
+	memset(err, 0, sizeof(*err));
+	vm->pid = fork();
+	if (vm->pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		close(ready[0]);
+		be_vmm(v, ready[1]);
+	}
+	close(ready[1]);
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	close(ready[0]);
+	vm->pidfd = (int)syscall(SYS_pidfd_open, vm->pid, 0);
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)vm->pid);
+	vm->mem = open(path, O_RDWR | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)vm->pid);
+	vm->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(vm->pidfd >= 0 && vm->mem >= 0 && vm->pagemap >= 0);
+	rc = layout_guess(vm, err);
+	kill(vm->pid, SIGKILL);
+	waitpid(vm->pid, NULL, 0);
+	close(vm->pidfd);
+	close(vm->mem);
+	close(vm->pagemap);
+	return rc;
+}
+
+static void refused(const struct vmm *v, const char *why)
+{
+	struct vm vm;
+	struct err err;
+
+	assert_int_equal(guess(v, &vm, &err), -ENODEV);
+	assert_int_equal(err.code, ERR_TARGET_NOT_VMM);
+	assert_non_null(strstr(err.msg, why));
+	assert_non_null(strstr(err.msg, "libvirt:URI/DOMAIN"));
+	assert_int_equal(vm.n_ram, 0);
+}
+
+/* What nobody confirms is not used: by a wrong layout other pages of the guest would be written to. */
+static void only_what_the_guest_confirms(void **state)
+{
+	struct vmm v = { .n = 1, .len = 6 * GIB, .params_at = 0x7000 };
+	struct vm vm;
+	struct err err;
+
+	(void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	skip(); /* their shadow memory is larger than RAM */
+#endif
+	refused(&v, "does not tell");
+	v.low_end = 0xa0000000; /* a hole that begins where no VMM known has one */
+	v.high_end = 4 * GIB + 6 * GIB - v.low_end;
+	refused(&v, "0x1e0000000, fits");
+	v.low_end = 0xd0000000;
+	v.high_end = 4 * GIB + 6 * GIB - v.low_end;
+	assert_int_equal(guess(&v, &vm, &err), 0);
+	assert_int_equal(vm.n_ram, 2);
+	assert_int_equal(vm.ram[0].ram.len_bytes, 0xd0000000);
+	assert_int_equal(vm.ram[1].hva, vm.ram[0].hva + 0xd0000000);
+	/* a boot loader's, that of the kernel before */
+	v.stale_at = 0x3000;
+	assert_int_equal(guess(&v, &vm, &err), 0);
+	assert_int_equal(vm.ram[0].ram.len_bytes, 0xd0000000);
+	v.params_at = 0x10001000; /* it has only its own copy left */
+	assert_int_equal(guess(&v, &vm, &err), 0);
+	assert_int_equal(vm.ram[0].ram.len_bytes, 0xd0000000);
+	/* two nodes: which is the first? */
+	v = (struct vmm){ .n = 2, .len = GIB, .params_at = 0x7000, .low_end = 2 * GIB };
+	refused(&v, "NUMA");
+	v.n = 1; /* one that is too small for a hole needs nobody's word */
+	v.low_end = 0;
+	assert_int_equal(guess(&v, &vm, &err), 0);
+	assert_int_equal(vm.n_ram, 1);
 }
 
 int main(void)
@@ -343,7 +485,8 @@ int main(void)
 		cmocka_unit_test(layout_split_by_e820),
 		cmocka_unit_test(layout_of_other_vmms),
 		cmocka_unit_test(e820_from_boot_params),
-		cmocka_unit_test(layout_pick_first_that_holds),
+		cmocka_unit_test(e820_from_pvh),
+		cmocka_unit_test(only_what_the_guest_confirms),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
