@@ -2,10 +2,12 @@
 /* Which kernel runs: found in the guest's memory, and checked by where its vCPUs are. */
 #include "base/clock.h"
 #include "patcher/guest_priv.h"
+#include "symbols/image.h"
 
 #include <errno.h>
 
 #define KERNEL_HALF   (1ull << 63)
+#define LINUX_IDT     0xfffffe0000000000ull
 #define LIVE_SAMPLES  20
 #define LIVE_POLL_NS  (10 * NSEC_PER_MSEC)
 #define CR4_PAE       0x20
@@ -30,11 +32,18 @@ static int mem_read_phys(void *arg, gpa_t addr, void *buf, size_t len)
 	return vm_read_phys(vm, addr, buf, len, NULL);
 }
 
-static bool mem_next_populated(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+static bool mem_next_frame(void *arg, gpa_t from, u64 step, gpa_t *ret)
 {
 	struct vm *vm = arg;
 
-	return vm_next_populated(vm, from, start_ret, len_ret);
+	return vm_next_frame(vm, from, step, ret);
+}
+
+static bool mem_next_resident(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+{
+	struct vm *vm = arg;
+
+	return vm_next_resident(vm, from, start_ret, len_ret);
 }
 
 /* What one look at the vCPUs says of a kernel. */
@@ -134,6 +143,28 @@ bool guest_kernel_is_live(struct guest *g)
 	return sign == SIGN_LIVE || !other;
 }
 
+/*
+ * Has any vCPU the IDT that Linux gives it, at one address whatever the kernel (CPU_ENTRY_AREA_RO_IDT, v4.15 to
+ * v6.12), or none (v6.9 arch/x86/kernel/fred.c cpu_init_fred_exceptions()), or does no vCPU say? One that runs a
+ * nested guest has that guest's.
+ */
+static bool may_be_linux(void *arg)
+{
+	struct vm *vm = arg;
+	bool any = false;
+
+	for (u32 i = 0; i < vm_vcpu_count(vm); i++) {
+		struct vm_regs r;
+
+		if (vm_vcpu_regs(vm, i, &r, NULL))
+			continue;
+		if (r.idt_base == LINUX_IDT || !r.idt_base || may_be_nested(&r))
+			return true;
+		any = true;
+	}
+	return !any;
+}
+
 /* No kernel was found: is it since there is none yet? */
 static bool in_firmware(struct vm *vm)
 {
@@ -169,6 +200,12 @@ static int check_booted(struct guest *g, const struct kernel *k, struct err *err
 
 int guest_find_kernel(struct guest *g, struct err *err)
 {
+	const struct kernel_search how = { .confirm = confirm,
+					   .may_be_linux = may_be_linux,
+					   .arg = g->vm,
+					   .steps = IMAGE_STEPS,
+					   .scan_bytes = SCAN_BYTES,
+					   .scan_ns = SCAN_NS };
 	struct kernel_location loc;
 	struct kernel *k = NULL;
 	struct sym_mem mem;
@@ -176,7 +213,7 @@ int guest_find_kernel(struct guest *g, struct err *err)
 	int rc;
 
 	guest_mem(g, &mem);
-	rc = kernel_locate(&mem, confirm, g->vm, &loc, err);
+	rc = kernel_locate_as(&mem, &how, &loc, err);
 	if (rc == -ENOENT && in_firmware(g->vm))
 		return err_set(
 			err, -EAGAIN, ERR_GUEST_FIRMWARE, 0,
@@ -199,5 +236,6 @@ int guest_find_kernel(struct guest *g, struct err *err)
 
 void guest_mem(struct guest *g, struct sym_mem *ret)
 {
-	*ret = (struct sym_mem){ mem_read, mem_read_phys, mem_next_populated, g->vm };
+	*ret = (struct sym_mem){ mem_read, mem_read_phys, mem_next_frame, mem_next_resident,
+				 g->vm };
 }

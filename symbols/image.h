@@ -41,11 +41,22 @@ enum {
 	IMAGE_PEEK_BYTES = 4096
 };
 
-/** kernel_locate_within - kernel_locate(), with so many steps instead of IMAGE_STEPS */
-must_check int kernel_locate_within(const struct sym_mem *mem,
-				    bool (*confirm)(void *arg, const struct kernel_location *loc),
-				    void *arg, u64 steps, struct kernel_location *ret,
-				    struct err *err);
+/* Of the scan of RAM for vmcoreinfo, page by page. */
+#define SCAN_BYTES (32ull << 30)
+#define SCAN_NS    (10 * NSEC_PER_SEC)
+
+/* How kernel_locate() looks. */
+struct kernel_search {
+	bool (*confirm)(void *arg, const struct kernel_location *loc); /* as there; may be NULL */
+	/* before RAM is scanned: may there be a Linux at all? May be NULL */
+	bool (*may_be_linux)(void *arg);
+	void *arg;
+	u64 steps, scan_bytes, scan_ns;
+};
+
+/** kernel_locate_as - kernel_locate() within other bounds than IMAGE_STEPS, SCAN_BYTES and SCAN_NS */
+must_check int kernel_locate_as(const struct sym_mem *mem, const struct kernel_search *how,
+				struct kernel_location *ret, struct err *err);
 
 /**
  * image_is_rodata - do these first bytes of a frame look like the start of a kernel's .rodata?

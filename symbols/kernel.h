@@ -15,7 +15,10 @@ struct sym_mem {
 	int (*read)(void *arg, gva_t addr, void *buf,
 		    size_t len); /* 0 or -EFAULT, all or nothing */
 	int (*read_phys)(void *arg, gpa_t addr, void *buf, size_t len);
-	bool (*next_populated)(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret);
+	/* the first multiple of @step at or after @from where there is a page */
+	bool (*next_frame)(void *arg, gpa_t from, u64 step, gpa_t *ret);
+	/* the next pages that can be read without waiting for the host's disks */
+	bool (*next_resident)(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret);
 	void *arg;
 };
 
@@ -69,7 +72,8 @@ struct kernel_module {
  * kernel_locate - find the running kernel in RAM
  *
  * First the image itself, whatever the size of RAM: .rodata starts on a 2 MiB frame with the banner,
- * and the kallsyms token table is known by its structure; else vmcoreinfo's text by a scan of RAM.
+ * and the kallsyms token table is known by its structure; else vmcoreinfo's text by a scan of RAM, which has its
+ * bounds in bytes and time.
  * Candidates (stale images of an earlier boot, forged ones) are checked against vmcoreinfo and
  * against the page table they name; @confirm, where given, has the last word (does CR3 map it?).
  *

@@ -7,6 +7,7 @@
 #include "symbols/kernel.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "symbols/arch.h"
 #include "symbols/image.h"
 #include "symbols/mem.h"
@@ -44,13 +45,15 @@ struct candidate {
 struct locate {
 	const struct sym_mem *mem;
 	const struct sym_arch *arch;
-	bool (*confirm)(void *arg, const struct kernel_location *loc);
-	void *arg;
+	const struct kernel_search *how;
 	struct candidate found[CANDIDATES_MAX]; /* consistent ones */
 	size_t n_found;
 	size_t n_rejected;
 	bool confirmed; /* found[0] is the one */
 	u64 steps; /* left, see image_read() */
+	u64 scanned; /* bytes */
+	bool cut; /* there is more, which was not scanned */
+	bool other; /* nothing speaks for Linux: nothing was scanned */
 	int fault; /* -ENOMEM, -E2BIG */
 };
 
@@ -155,11 +158,11 @@ static void remember(struct locate *l, const struct candidate *c)
 	for (size_t i = 0; i < l->n_found; i++)
 		if (l->found[i].loc.image.v == c->loc.image.v)
 			return;
-	if (l->confirm && l->confirm(l->arg, &c->loc)) {
+	if (l->how->confirm && l->how->confirm(l->how->arg, &c->loc)) {
 		l->confirmed = true;
 		l->found[0] = *c;
 		l->n_found = 1;
-	} else if (l->confirm) {
+	} else if (l->how->confirm) {
 		l->n_rejected++;
 	} else if (l->n_found < CANDIDATES_MAX) {
 		l->found[l->n_found++] = *c;
@@ -266,22 +269,16 @@ static bool done(const struct locate *l)
 /* One small read for each aligned frame that has memory: 32,768 for 64 GiB. */
 static void scan_frames(struct locate *l)
 {
-	u64 step = l->arch->image_align_bytes;
+	u64 step = l->arch->image_align_bytes, from = 0;
 	u8 page[IMAGE_PEEK_BYTES];
-	u64 from = 0, len;
-	gpa_t start;
+	gpa_t at;
 
-	while (!done(l) && l->mem->next_populated(l->mem->arg, gpa(from), &start, &len)) {
-		u64 end;
-
-		if (start.v < from || !len || add_overflows(start.v, len, &end))
+	while (!done(l) && l->mem->next_frame(l->mem->arg, gpa(from), step, &at)) {
+		if (at.v < from || at.v % step || add_overflows(at.v, step, &from))
 			return;
-		for (u64 at = (start.v + step - 1) & ~(step - 1);
-		     at >= start.v && at < end && !done(l); at += step)
-			if (!mem_phys(l->mem, at, page, sizeof(page)) &&
-			    image_is_rodata(page, sizeof(page)))
-				try_at(l, at, IMAGE_RODATA_SEARCH, NULL);
-		from = end;
+		if (!mem_phys(l->mem, at.v, page, sizeof(page)) &&
+		    image_is_rodata(page, sizeof(page)))
+			try_at(l, at.v, IMAGE_RODATA_SEARCH, NULL);
 	}
 }
 
@@ -304,31 +301,44 @@ static void try_vmcoreinfo(struct locate *l, const u8 *page)
 	try_at(l, (first & PAGE_MASK) + delta, IMAGE_SEARCH, &delta);
 }
 
-/* All of RAM, page by page: for kernels whose .rodata does not begin as we know it. */
+/* Whole pages within [start, end). */
+static void scan_pages(struct locate *l, u64 start, u64 end, u64 deadline, u8 *chunk)
+{
+	for (u64 at = (start + PAGE_SIZE - 1) & PAGE_MASK; at >= start && at < end && !done(l);
+	     at += SCAN_CHUNK) {
+		size_t n = (size_t)MIN(end - at, (u64)SCAN_CHUNK) & PAGE_MASK;
+
+		l->cut = n && (l->scanned + n > l->how->scan_bytes || monotonic_ns() > deadline);
+		if (l->cut)
+			return;
+		l->scanned += n;
+		if (!n || mem_phys(l->mem, at, chunk, n))
+			continue;
+		for (size_t p = 0; p < n && !done(l); p += PAGE_SIZE)
+			try_vmcoreinfo(l, chunk + p);
+	}
+}
+
+/*
+ * RAM page by page: for kernels whose .rodata does not begin as we know it. Not what the host has swapped out,
+ * and no more than may be: of a large guest that is no Linux it would be minutes of reading.
+ */
 static void scan_vmcoreinfo(struct locate *l)
 {
 	_cleanup_free_ u8 *chunk = malloc(SCAN_CHUNK);
-	u64 from = 0, len;
+	u64 from = 0, len, deadline = monotonic_ns() + l->how->scan_ns;
 	gpa_t start;
 
 	if (!chunk) {
 		l->fault = -ENOMEM;
 		return;
 	}
-	while (!done(l) && l->mem->next_populated(l->mem->arg, gpa(from), &start, &len)) {
-		u64 end, at;
+	while (!done(l) && !l->cut && l->mem->next_resident(l->mem->arg, gpa(from), &start, &len)) {
+		u64 end;
 
 		if (start.v < from || !len || add_overflows(start.v, len, &end))
 			return;
-		for (at = (start.v + PAGE_SIZE - 1) & PAGE_MASK;
-		     at >= start.v && at < end && !done(l); at += SCAN_CHUNK) {
-			size_t n = (size_t)MIN(end - at, (u64)SCAN_CHUNK) & PAGE_MASK;
-
-			if (!n || mem_phys(l->mem, at, chunk, n))
-				continue;
-			for (size_t p = 0; p < n && !done(l); p += PAGE_SIZE)
-				try_vmcoreinfo(l, chunk + p);
-		}
+		scan_pages(l, start.v, end, deadline, chunk);
 		from = end;
 	}
 }
@@ -372,6 +382,23 @@ static int pick_alive(struct locate *l)
 	return -1;
 }
 
+static int not_found(const struct locate *l, struct err *err)
+{
+	if (l->other)
+		return err_set(
+			err, -ENOENT, ERR_GUEST_NOT_LINUX, 0,
+			"no Linux kernel with kallsyms in memory where one begins, nor do the CPUs "
+			"look like Linux's: the rest was not searched");
+	if (l->cut)
+		return err_set(
+			err, -ENOENT, ERR_GUEST_NOT_LINUX, 0,
+			"no Linux kernel with kallsyms in memory where one begins, nor in the first "
+			"%llu MiB in use; the rest was not searched",
+			(unsigned long long)(l->scanned >> 20));
+	return err_set(err, -ENOENT, ERR_GUEST_NOT_LINUX, 0,
+		       "no Linux kernel with kallsyms in memory");
+}
+
 static int decide(struct locate *l, struct kernel_location *ret, struct err *err)
 {
 	int pick = 0;
@@ -388,8 +415,7 @@ static int decide(struct locate *l, struct kernel_location *ret, struct err *err
 			       "%zu kernel images in memory, none of them the running one",
 			       l->n_rejected);
 	if (!l->n_found)
-		return err_set(err, -ENOENT, ERR_GUEST_NOT_LINUX, 0,
-			       "no Linux kernel with kallsyms in memory");
+		return not_found(l, err);
 	if (l->n_found > 1) {
 		pick = pick_alive(l);
 		if (pick < 0)
@@ -401,9 +427,8 @@ static int decide(struct locate *l, struct kernel_location *ret, struct err *err
 	return 0;
 }
 
-int kernel_locate_within(const struct sym_mem *mem,
-			 bool (*confirm)(void *arg, const struct kernel_location *loc), void *arg,
-			 u64 steps, struct kernel_location *ret, struct err *err)
+int kernel_locate_as(const struct sym_mem *mem, const struct kernel_search *how,
+		     struct kernel_location *ret, struct err *err)
 {
 	_cleanup_free_ struct locate *l = calloc(1, sizeof(*l));
 
@@ -411,12 +436,14 @@ int kernel_locate_within(const struct sym_mem *mem,
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory to look for a kernel");
 	l->mem = mem;
 	l->arch = sym_arch();
-	l->confirm = confirm;
-	l->arg = arg;
-	l->steps = steps;
+	l->how = how;
+	l->steps = how->steps;
 	scan_frames(l);
-	if (!l->n_found && !done(l))
-		scan_vmcoreinfo(l);
+	if (!l->n_found && !done(l)) {
+		l->other = how->may_be_linux && !how->may_be_linux(how->arg);
+		if (!l->other)
+			scan_vmcoreinfo(l);
+	}
 	return decide(l, ret, err);
 }
 
@@ -424,5 +451,11 @@ int kernel_locate(const struct sym_mem *mem,
 		  bool (*confirm)(void *arg, const struct kernel_location *loc), void *arg,
 		  struct kernel_location *ret, struct err *err)
 {
-	return kernel_locate_within(mem, confirm, arg, IMAGE_STEPS, ret, err);
+	const struct kernel_search how = { .confirm = confirm,
+					   .arg = arg,
+					   .steps = IMAGE_STEPS,
+					   .scan_bytes = SCAN_BYTES,
+					   .scan_ns = SCAN_NS };
+
+	return kernel_locate_as(mem, &how, ret, err);
 }

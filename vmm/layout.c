@@ -323,7 +323,7 @@ static void scan_low(struct search *s, u64 len)
 
 	if (buf && vm_mem_add(s->vm, gpa(0), len, s->low, NULL) == 0 &&
 	    vm_mem_open(s->vm, NULL) == 0) {
-		while (s->pick == s->n && vm_next_populated(s->vm, at, &at, &run)) {
+		while (s->pick == s->n && vm_next_resident(s->vm, at, &at, &run)) {
 			scan_run(s, at.v, run, buf);
 			at.v += run;
 		}

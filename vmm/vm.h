@@ -189,13 +189,22 @@ must_check int vm_spare_borrow(struct vm *vm, struct err *err);
 must_check int vm_spare_return(struct vm *vm, struct err *err);
 
 /**
- * vm_next_populated - the next run of RAM at or after @from that the host has allocated
- * @start_ret, @len_ret: the run, within one region of RAM
+ * vm_next_frame - the first multiple of @step_bytes at or after @from where the host has allocated a page
+ *
+ * Swapped out or not. One small look a frame, and over holes of a shared backend one at all. Return: false when there
+ * is no more.
+ */
+bool vm_next_frame(struct vm *vm, gpa_t from, u64 step_bytes, gpa_t *ret);
+
+/**
+ * vm_next_resident - the next run of RAM at or after @from that the host has allocated and not swapped out
+ * @start_ret, @len_ret: the run, within one region of RAM; about 1 GiB at most, what follows may be one, too
  *
  * Searching RAM with this and vm_read_phys() does not allocate a sparse guest's memory (SEEK_DATA on
- * shared backends, /proc/PID/pagemap on anonymous ones). Return: false when there is no more.
+ * shared backends, of which nothing says what is swapped out, and a run may have holes below 2 MiB, which are read
+ * as zeros; /proc/PID/pagemap on the others). Return: false when there is no more.
  */
-bool vm_next_populated(struct vm *vm, gpa_t from, gpa_t *start_ret, u64 *len_ret);
+bool vm_next_resident(struct vm *vm, gpa_t from, gpa_t *start_ret, u64 *len_ret);
 
 /**
  * vm_read_phys / vm_write_phys - guest RAM by guest physical address

@@ -83,7 +83,15 @@ static int read_virt(void *arg, gva_t addr, void *buf, size_t len)
 	return read_phys(arg, gpa(pa), buf, len);
 }
 
-static bool next_populated(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+static bool next_frame(void *arg, gpa_t from, u64 step, gpa_t *ret)
+{
+	const struct fake_kernel *k = arg;
+
+	*ret = gpa((from.v + step - 1) / step * step);
+	return ret->v < k->g->ram_bytes;
+}
+
+static bool next_resident(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
 {
 	const struct fake_kernel *k = arg;
 
@@ -96,7 +104,7 @@ static bool next_populated(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret
 
 struct sym_mem fake_mem(struct fake_kernel *k)
 {
-	return (struct sym_mem){ read_virt, read_phys, next_populated, k };
+	return (struct sym_mem){ read_virt, read_phys, next_frame, next_resident, k };
 }
 
 void *fake_at(struct fake_kernel *k, u64 va)

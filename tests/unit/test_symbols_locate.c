@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -209,11 +210,18 @@ static int tick_read_phys(void *arg, gpa_t addr, void *buf, size_t len)
 	return t->inner.read_phys(t->inner.arg, addr, buf, len);
 }
 
-static bool tick_next(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+static bool tick_frame(void *arg, gpa_t from, u64 step, gpa_t *ret)
 {
 	struct ticking *t = arg;
 
-	return t->inner.next_populated(t->inner.arg, from, start_ret, len_ret);
+	return t->inner.next_frame(t->inner.arg, from, step, ret);
+}
+
+static bool tick_resident(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+{
+	struct ticking *t = arg;
+
+	return t->inner.next_resident(t->inner.arg, from, start_ret, len_ret);
 }
 
 static void life_decides(void **state)
@@ -225,7 +233,7 @@ static void life_decides(void **state)
 	for (int alive = 0; alive < 2; alive++) {
 		struct fake_kernel *k = alive ? &p.b : &p.a;
 		struct ticking t = { fake_mem(k), fake_at(k, fake_sym_addr(k, "jiffies_64")) };
-		struct sym_mem mem = { NULL, tick_read_phys, tick_next, &t };
+		struct sym_mem mem = { NULL, tick_read_phys, tick_frame, tick_resident, &t };
 		struct kernel_location loc;
 		struct err err = { 0 };
 
@@ -304,11 +312,18 @@ static int count_read_phys(void *arg, gpa_t addr, void *buf, size_t len)
 	return c->inner.read_phys(c->inner.arg, addr, buf, len);
 }
 
-static bool count_next(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+static bool count_frame(void *arg, gpa_t from, u64 step, gpa_t *ret)
 {
 	struct counting *c = arg;
 
-	return c->inner.next_populated(c->inner.arg, from, start_ret, len_ret);
+	return c->inner.next_frame(c->inner.arg, from, step, ret);
+}
+
+static bool count_resident(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+{
+	struct counting *c = arg;
+
+	return c->inner.next_resident(c->inner.arg, from, start_ret, len_ret);
 }
 
 /* Empty token tables up to @end, one frame in so many @frames with what .rodata begins with. */
@@ -327,17 +342,20 @@ static void fill_hostile(struct fake_guest *g, u64 end, u64 frames)
 /* Memory made to be searched for days costs as much as the search may, and there is an error that says so. */
 static void hostile_memory_ends(void **state)
 {
+	const struct kernel_search how = { .steps = 1u << 20,
+					   .scan_bytes = SCAN_BYTES,
+					   .scan_ns = SCAN_NS };
 	struct kernel_location loc;
 	struct fake_guest g;
 	struct fake_kernel k = { .g = &g };
 	struct err err = { 0 };
 	struct counting c = { fake_mem(&k), 0 };
-	struct sym_mem mem = { NULL, count_read_phys, count_next, &c };
+	struct sym_mem mem = { NULL, count_read_phys, count_frame, count_resident, &c };
 
 	(void)state;
 	fake_guest_init(&g);
 	fill_hostile(&g, FAKE_RAM, 1);
-	assert_int_equal(kernel_locate_within(&mem, NULL, NULL, 1u << 20, &loc, &err), -EUCLEAN);
+	assert_int_equal(kernel_locate_as(&mem, &how, &loc, &err), -EUCLEAN);
 	assert_int_equal(err.code, ERR_GUEST_MEMORY);
 	assert_non_null(strstr(err.msg, "given up"));
 	assert_true(c.bytes < 4 << 20);
@@ -347,6 +365,9 @@ static void hostile_memory_ends(void **state)
 /* So does a page that leads to a window of its own, 8,000 of them. */
 static void hostile_vmcoreinfo_ends(void **state)
 {
+	const struct kernel_search how = { .steps = 1u << 24,
+					   .scan_bytes = SCAN_BYTES,
+					   .scan_ns = SCAN_NS };
 	static const char text[] =
 		"OSRELEASE=6.1\nSYMBOL(_stext)=ffffffff81000000\nNUMBER(phys_base)=0\n";
 	struct kernel_location loc;
@@ -354,13 +375,13 @@ static void hostile_vmcoreinfo_ends(void **state)
 	struct fake_kernel k = { .g = &g };
 	struct err err = { 0 };
 	struct counting c = { fake_mem(&k), 0 };
-	struct sym_mem mem = { NULL, count_read_phys, count_next, &c };
+	struct sym_mem mem = { NULL, count_read_phys, count_frame, count_resident, &c };
 
 	(void)state;
 	fake_guest_init(&g);
 	for (u64 at = 0; at < FAKE_RAM; at += PAGE_SIZE)
 		memcpy(g.ram + at, text, sizeof(text));
-	assert_int_equal(kernel_locate_within(&mem, NULL, NULL, 1u << 24, &loc, &err), -EUCLEAN);
+	assert_int_equal(kernel_locate_as(&mem, &how, &loc, &err), -EUCLEAN);
 	assert_non_null(strstr(err.msg, "given up"));
 	assert_true(c.bytes < 8ull * ((1u << 24) + FAKE_RAM));
 	fake_guest_deinit(&g);
@@ -384,6 +405,86 @@ static void found_behind_hostile(void **state)
 	fake_guest_deinit(&g);
 }
 
+#define TIB (1ull << 40)
+
+/* 1 TiB in use, in which nothing is Linux's. */
+struct windows {
+	u64 frames, scanned; /* bytes read */
+	u64 ns_each; /* how long each read of a chunk takes */
+	bool scanning;
+};
+
+static int windows_read(void *arg, gpa_t addr, void *buf, size_t len)
+{
+	struct windows *w = arg;
+
+	(void)addr;
+	memset(buf, 0, len);
+	if (!w->scanning) {
+		w->frames += len;
+		return 0;
+	}
+	w->scanned += len;
+	if (w->ns_each)
+		nanosleep(&(struct timespec){ .tv_nsec = (long)w->ns_each }, NULL);
+	return 0;
+}
+
+static bool windows_frame(void *arg, gpa_t from, u64 step, gpa_t *ret)
+{
+	(void)arg;
+	*ret = gpa((from.v + step - 1) / step * step);
+	return ret->v < TIB;
+}
+
+static bool windows_resident(void *arg, gpa_t from, gpa_t *start_ret, u64 *len_ret)
+{
+	struct windows *w = arg;
+
+	w->scanning = true;
+	*start_ret = from;
+	*len_ret = MIN(TIB - from.v, 1ull << 30);
+	return from.v < TIB;
+}
+
+static bool no_linux(void *arg)
+{
+	(void)arg;
+	return false;
+}
+
+/* A large guest that is no Linux is looked at within bounds, and what was not is said; not at all if its CPUs say so. */
+static void no_linux_is_told_soon(void **state)
+{
+	struct windows w = { 0 };
+	struct sym_mem mem = { NULL, windows_read, windows_frame, windows_resident, &w };
+	struct kernel_search how = { .steps = IMAGE_STEPS,
+				     .scan_bytes = (8ull << 30) - 1,
+				     .scan_ns = 3600 * NSEC_PER_SEC };
+	struct kernel_location loc;
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(kernel_locate_as(&mem, &how, &loc, &err), -ENOENT);
+	assert_int_equal(err.code, ERR_GUEST_NOT_LINUX);
+	assert_non_null(strstr(err.msg, "first 8191 MiB in use; the rest was not searched"));
+	assert_in_range(w.scanned, 1, how.scan_bytes);
+	assert_int_equal(w.frames, TIB / (2 << 20) * IMAGE_PEEK_BYTES);
+
+	w = (struct windows){ .ns_each = 10 * NSEC_PER_MSEC };
+	how.scan_ns = 50 * NSEC_PER_MSEC;
+	assert_int_equal(kernel_locate_as(&mem, &how, &loc, &err), -ENOENT);
+	assert_non_null(strstr(err.msg, "the rest was not searched"));
+	assert_in_range(w.scanned, 1, 16 << 20);
+
+	w = (struct windows){ 0 };
+	how.may_be_linux = no_linux;
+	assert_int_equal(kernel_locate_as(&mem, &how, &loc, &err), -ENOENT);
+	assert_int_equal(err.code, ERR_GUEST_NOT_LINUX);
+	assert_non_null(strstr(err.msg, "nor do the CPUs look like Linux's"));
+	assert_int_equal(w.scanned, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -399,6 +500,7 @@ int main(void)
 		cmocka_unit_test(hostile_memory_ends),
 		cmocka_unit_test(hostile_vmcoreinfo_ends),
 		cmocka_unit_test(found_behind_hostile),
+		cmocka_unit_test(no_linux_is_told_soon),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -220,7 +220,7 @@ static void sparse(struct vm *vm)
 	u64 len;
 	bool code = false;
 
-	while (vm_next_populated(vm, at, &at, &len)) {
+	while (vm_next_resident(vm, at, &at, &len)) {
 		code = code || (at.v <= GUEST_CODE && at.v + len > GUEST_CODE);
 		total += len;
 		at.v += len;
