@@ -259,7 +259,7 @@ def test_entered_by_pvh():
 
 
 def test_ram_around_the_hole():
-    """RAM above 4 GiB, of a process of which nothing is known: it lies where the kernel was told, either way."""
+    """RAM above 4 GiB, of a process of which nothing is known: it lies where the kernel was told."""
     for protocol in ("linux", "pvh"):
         with Daemon() as d, SmallGuest(mem=6144, extra=("--protocol", protocol)) as g:
             d.attach(g, "small")
