@@ -12,6 +12,7 @@
 #include "patcher/gate.h"
 #include "patcher/graph.h"
 #include "patcher/interlock.h"
+#include "patcher/lent.h"
 #include "patcher/quiesce.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
@@ -351,6 +352,10 @@ static int load_through(struct gate *gate, struct guest *g, struct err *err)
 		rc = borrow(gate, g, JOURNAL_AGENT_DATA, a->data_bytes, &a->data, err);
 	if (!rc)
 		rc = check_pages(g, a->text, a->text_bytes, false, err);
+	if (!rc)
+		rc = lent_prove(gate, g, a->text, a->text_bytes, err);
+	if (!rc)
+		rc = lent_prove(gate, g, a->data, a->data_bytes, err);
 	if (!rc)
 		rc = fill(g, err);
 	if (!rc)

@@ -354,6 +354,7 @@ static void search_up_to(struct search *s, u64 limit)
 
 static int use(struct vm *vm, const struct layout *c, struct err *err)
 {
+	vm->ram_guessed = true;
 	for (size_t i = 0; i < c->n; i++) {
 		int rc =
 			vm_mem_add(vm, gpa(c->piece[i].gpa), c->piece[i].len, c->piece[i].hva, err);

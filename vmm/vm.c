@@ -190,6 +190,11 @@ enum vm_state vm_state(struct vm *vm)
 	return vm_alive(vm) ? vm->ops->state(vm) : VM_GONE;
 }
 
+bool vm_ram_guessed(const struct vm *vm)
+{
+	return vm->ram_guessed;
+}
+
 size_t vm_ram_count(const struct vm *vm)
 {
 	return vm->n_ram - vm->has_spare;

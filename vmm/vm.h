@@ -155,6 +155,9 @@ bool vm_more_ram(struct vm *vm);
  */
 void vm_check_ram(struct vm *vm);
 
+/** vm_ram_guessed - was it worked out where RAM lies, since the VMM cannot be asked (pid:)? */
+bool vm_ram_guessed(const struct vm *vm);
+
 /** vm_ram_count - runs of RAM, with holes between them */
 size_t vm_ram_count(const struct vm *vm);
 /** vm_ram - run @i, below vm_ram_count() */

@@ -68,6 +68,7 @@ struct vm {
 	u64 window_end_ns; /* may be set by the resume hook; else its return counts */
 	bool window_open;
 	bool held; /* it stays open until vm_release() */
+	bool ram_guessed; /* see vm_ram_guessed() */
 	bool has_spare; /* the last of ram[] is no RAM, but vm_spare() */
 	u64 spare_gpa; /* where it is, or would be; 0: the VMM has none */
 	struct vm_console *console; /* NULL: none is offered */

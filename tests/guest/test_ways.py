@@ -8,6 +8,14 @@ from testlib import LONG, kernels, main
 from ways import SmallQemuGuest, SmallWay, StockWay, check_kill9, check_way
 
 
+class ByProcess(SmallQemuGuest):
+    """Reached as a process of which nothing else is known: RAM lies where the guest says, and shows."""
+
+    @property
+    def target(self):
+        return f"pid:{self.pid}"
+
+
 def check(way):
     with Daemon() as d:
         way.attach(d, "g")
@@ -30,6 +38,13 @@ def test_qemu_with_kvm():
     need_time()
     with SmallQemuGuest(timeout=600) as g:
         print(f"up after {g.boot_seconds:.1f} s")
+        check(SmallWay(g))
+
+
+def test_any_process_with_kvm():
+    """With RAM above 4 GiB, where memory is lent from first."""
+    need_time()
+    with ByProcess(mem=6144, timeout=600) as g:
         check(SmallWay(g))
 
 

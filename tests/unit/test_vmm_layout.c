@@ -454,6 +454,7 @@ static void only_what_the_guest_confirms(void **state)
 	v.high_end = 4 * GIB + 6 * GIB - v.low_end;
 	assert_int_equal(guess(&v, &vm, &err), 0);
 	assert_int_equal(vm.n_ram, 2);
+	assert_true(vm_ram_guessed(&vm)); /* who writes there asks for a proof */
 	assert_int_equal(vm.ram[0].ram.len_bytes, 0xd0000000);
 	assert_int_equal(vm.ram[1].hva, vm.ram[0].hva + 0xd0000000);
 	/* a boot loader's, that of the kernel before */
