@@ -11,7 +11,7 @@ import time
 from daemon import Daemon, Problem, binary
 from faults import OWN_VMM, Table, die, flat, recover
 from guest import Skip
-from small import Control, RunGuest, SmallGuest
+from small import AROUND_HOLE, Control, RunGuest, SmallGuest
 from testlib import LONG, main
 from ways import SmallWay, check_kill9
 
@@ -261,7 +261,8 @@ def test_entered_by_pvh():
 def test_ram_around_the_hole():
     """RAM above 4 GiB, of a process of which nothing is known: it lies where the kernel was told."""
     for protocol in ("linux", "pvh"):
-        with Daemon() as d, SmallGuest(mem=6144, extra=("--protocol", protocol)) as g:
+        with Daemon() as d, SmallGuest(mem=6144, append=AROUND_HOLE,
+                                       extra=("--protocol", protocol)) as g:
             d.attach(g, "small")
             before = g.kernel_text()
             check_function(d, g)

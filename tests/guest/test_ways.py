@@ -3,7 +3,7 @@
 
 from daemon import Daemon
 from guest import Guest, Skip
-from small import SmallGuest
+from small import AROUND_HOLE, SmallGuest
 from testlib import LONG, kernels, main
 from ways import SmallQemuGuest, SmallWay, StockWay, check_kill9, check_way
 
@@ -44,7 +44,7 @@ def test_qemu_with_kvm():
 def test_any_process_with_kvm():
     """With RAM above 4 GiB, where memory is lent from first."""
     need_time()
-    with ByProcess(mem=6144, timeout=600) as g:
+    with ByProcess(mem=6144, append=AROUND_HOLE, timeout=600) as g:
         check(SmallWay(g))
 
 

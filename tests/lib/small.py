@@ -31,6 +31,8 @@ EMULATED = ("lpj=1000000 no_timer_check noxsave rodata=off "
             "mid8250_pci_driver_init,pericom8250_pci_driver_init")
 
 
+# RAM of 6 GiB of which the kernel takes so much: for each page it has work to do, which a nested KVM emulates
+AROUND_HOLE = "acpi=off memmap=exactmap memmap=640K@0 memmap=95M@1M memmap=96M@4G"
 LINKED_AT = 0x1000000  # CONFIG_PHYSICAL_START
 
 
