@@ -29,12 +29,12 @@ struct vm_view {
 	struct view_seg *seg;
 };
 
-static int add_piece(struct vm_view *v, size_t *cap, const struct ram_region *r, u64 gpa_at,
-		     u64 len)
+/* @map: of the region's start; NULL where it is not mapped here */
+static int add_piece(struct vm_view *v, size_t *cap, const struct ram_region *r, u8 *map,
+		     u64 gpa_at, u64 len)
 {
 	u64 off = gpa_at - r->ram.base.v;
 	struct view_seg *last = v->n_segs ? &v->seg[v->n_segs - 1] : NULL;
-	u8 *map = r->backing ? backing_map(r->backing) : NULL;
 
 	map = map ? map + off : NULL;
 	if (last && last->hva + last->len == r->hva + off &&
@@ -60,6 +60,8 @@ static int add_piece(struct vm_view *v, size_t *cap, const struct ram_region *r,
 
 static int translate(struct vm *vm, struct vm_view *v, gva_t addr, u64 len, struct err *err)
 {
+	struct backing *b = NULL;
+	u8 *map = NULL;
 	size_t cap = 0;
 
 	while (len) {
@@ -77,7 +79,11 @@ static int translate(struct vm *vm, struct vm_view *v, gva_t addr, u64 len, stru
 				       (unsigned long long)addr.v, (unsigned long long)m.gpa.v);
 		n = MIN(len, m.page_bytes - (addr.v & (m.page_bytes - 1)));
 		n = MIN(n, r->ram.len_bytes - (m.gpa.v - r->ram.base.v));
-		if (add_piece(v, &cap, r, m.gpa.v, n) < 0)
+		if (r->backing != b) {
+			b = r->backing;
+			map = b ? backing_map(b) : NULL;
+		}
+		if (add_piece(v, &cap, r, map, m.gpa.v, n) < 0)
 			return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a view");
 		addr.v += n;
 		len -= n;
