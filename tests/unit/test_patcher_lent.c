@@ -44,13 +44,14 @@ int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret)
 int __wrap_gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err)
 {
 	(void)gate;
-	(void)ret;
 	(void)err;
 	assert_int_equal(fn, MEMSET);
 	assert_int_equal(args[0], LENT);
 	assert_in_range(args[1], 1, 255);
 	assert_int_equal(args[2], BYTES);
 	memset(memory, (int)args[1], sizeof(memory));
+	if (ret)
+		*ret = LENT;
 	n_calls++;
 	return 0;
 }

@@ -396,7 +396,7 @@ static int guess(const struct vmm *v, struct vm *vm, struct err *err)
 	int ready[2];
 	int rc;
 
-	assert_int_equal(pipe(ready), 0);
+	assert_int_equal(pipe2(ready, O_CLOEXEC), 0);
 	memset(vm, 0, sizeof(*vm));
 	memset(err, 0, sizeof(*err));
 	vm->pid = fork();
