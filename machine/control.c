@@ -64,6 +64,7 @@ void control_tell(void *arg, const char *line)
 
 static void describe(struct machine *m, char *buf, size_t cap)
 {
+	char debug[96];
 	int n = snprintf(buf, cap, "ok life %u console_lost %llu", machine_life(m),
 			 (unsigned long long)output_lost());
 
@@ -81,33 +82,106 @@ static void describe(struct machine *m, char *buf, size_t cap)
 		n += snprintf(
 			buf + n, cap - (size_t)n, " vsock_refused %llu",
 			(unsigned long long)__atomic_load_n(&m->vsock.refused, __ATOMIC_RELAXED));
+	debug_status(m, debug, sizeof(debug));
+	if (n > 0 && (size_t)n < cap)
+		n += snprintf(buf + n, cap - (size_t)n, "%s", debug);
 	if (n > 0 && (size_t)n + 1 < cap)
 		memcpy(buf + n, "\n", 2);
 }
 
-/* "registers", of vCPU 0, or "registers N" */
-static bool is_registers(const char *line, u32 *vcpu_ret)
+/* "WORD", for vCPU 0, or "WORD N" */
+static bool takes_vcpu(const char *line, const char *word, u32 *vcpu_ret)
 {
-	static const char word[] = "registers";
-	const char *number = line + sizeof(word);
-	size_t n;
+	size_t len = strlen(word), n;
+	const char *number = line + len + 1;
 
-	if (strncmp(line, word, sizeof(word) - 1) != 0)
+	if (strncmp(line, word, len) != 0)
 		return false;
 	*vcpu_ret = 0;
-	if (!line[sizeof(word) - 1])
+	if (!line[len])
 		return true;
-	n = line[sizeof(word) - 1] == ' ' ? strspn(number, "0123456789") : 0;
+	n = line[len] == ' ' ? strspn(number, "0123456789") : 0;
 	if (n < 1 || n > 4 || number[n])
 		return false;
 	*vcpu_ret = (u32)strtoul(number, NULL, 10);
 	return true;
 }
 
+/* "WORD ADDR", in hex */
+static bool takes_addr(const char *line, const char *word, u64 *addr_ret)
+{
+	size_t len = strlen(word), n;
+	const char *number = line + len + 1;
+
+	if (strncmp(line, word, len) != 0 || line[len] != ' ')
+		return false;
+	if (number[0] == '0' && number[1] == 'x')
+		number += 2;
+	n = strspn(number, "0123456789abcdefABCDEF");
+	if (n < 1 || n > 16 || number[n])
+		return false;
+	*addr_ret = strtoull(number, NULL, 16);
+	return true;
+}
+
+enum debug_word {
+	WORD_NONE,
+	WORD_BREAK,
+	WORD_UNBREAK,
+	WORD_STEP,
+	WORD_GO
+};
+
+static enum debug_word debug_word(const char *line, u64 *addr_ret, u32 *vcpu_ret)
+{
+	if (takes_addr(line, "break", addr_ret))
+		return WORD_BREAK;
+	if (takes_addr(line, "unbreak", addr_ret))
+		return WORD_UNBREAK;
+	if (takes_vcpu(line, "step", vcpu_ret))
+		return WORD_STEP;
+	return strcmp(line, "go") == 0 ? WORD_GO : WORD_NONE;
+}
+
+/* Return: false when it is none of these commands. */
+static bool debugs(struct control *c, struct control_client *k, const char *line, char *answer,
+		   size_t cap)
+{
+	u64 addr = 0, rip = 0;
+	u32 vcpu = 0;
+	enum debug_word word = debug_word(line, &addr, &vcpu);
+	struct err err = { 0 };
+	int rc = 0;
+
+	if (word == WORD_NONE)
+		return false;
+	if (c->debugger && c->debugger != k)
+		rc = err_set(&err, -EBUSY, ERR_CONFLICT, 0, "another client has set breakpoints");
+	else if (word == WORD_BREAK)
+		rc = debug_break(c->m, addr, &err);
+	else if (word == WORD_UNBREAK)
+		rc = debug_unbreak(c->m, addr, &err);
+	else if (word == WORD_STEP)
+		rc = debug_step(c->m, vcpu, &rip, &err);
+	else
+		rc = debug_go(c->m, &err);
+	if (!rc && word == WORD_BREAK)
+		c->debugger = k;
+	if (rc)
+		snprintf(answer, cap, "error %s\n", err.msg);
+	else if (word == WORD_STEP)
+		snprintf(answer, cap, "ok vcpu %u rip %llx\n", vcpu, (unsigned long long)rip);
+	else
+		snprintf(answer, cap, "ok\n");
+	return true;
+}
+
 /* No lock held: the machine takes its own. */
-static void obey(struct machine *m, const char *line, char *answer, size_t cap)
+static void obey(struct control *c, struct control_client *k, const char *line, char *answer,
+		 size_t cap)
 {
 	const char *text = "ok\n";
+	struct machine *m = c->m;
 	char slots[128];
 	u32 vcpu;
 
@@ -115,6 +189,8 @@ static void obey(struct machine *m, const char *line, char *answer, size_t cap)
 		describe(m, answer, cap);
 		return;
 	}
+	if (debugs(c, k, line, answer, cap))
+		return;
 	if (strcmp(line, "power") == 0) {
 		if (!legacy_press_power(&m->legacy))
 			text = "error the guest does not listen to its power button\n";
@@ -122,7 +198,7 @@ static void obey(struct machine *m, const char *line, char *answer, size_t cap)
 		machine_slots(m, slots, sizeof(slots));
 		snprintf(answer, cap, "ok %s\n", slots);
 		return;
-	} else if (is_registers(line, &vcpu)) {
+	} else if (takes_vcpu(line, "registers", &vcpu)) {
 		machine_registers(m, vcpu, answer, cap);
 		return;
 	} else if (strcmp(line, "reset") == 0) {
@@ -130,7 +206,8 @@ static void obey(struct machine *m, const char *line, char *answer, size_t cap)
 	} else if (strcmp(line, "end") == 0) {
 		machine_end(m, EXIT_GUEST_ENDED, "the guest was ended by its control socket");
 	} else {
-		text = "error commands are status, slots, registers N, power, reset and end\n";
+		text = "error commands are status, slots, registers N, break ADDR, unbreak ADDR, "
+		       "step N, go, power, reset and end\n";
 	}
 	snprintf(answer, cap, "%s", text);
 }
@@ -148,7 +225,7 @@ static void take(struct control *c, struct control_client *k, const char *buf, s
 		}
 		k->line[k->n] = 0;
 		k->n = 0;
-		obey(c->m, k->line, answer, sizeof(answer));
+		obey(c, k, k->line, answer, sizeof(answer));
 		pthread_mutex_lock(&c->lock);
 		send_line(c, k, answer);
 		pthread_mutex_unlock(&c->lock);
@@ -194,6 +271,8 @@ static bool prepare(struct control *c, struct pollfd *p)
 		struct control_client *k = &c->client[i];
 
 		if (k->dead) {
+			if (c->debugger == k)
+				c->debugger_left = true;
 			close(k->fd);
 			*k = (struct control_client){ .fd = -1 };
 		}
@@ -211,7 +290,12 @@ static void *run(void *arg)
 	u64 n;
 
 	while (prepare(c, p)) {
-		if (poll(p, ARRAY_SIZE(p), -1) < 0)
+		if (c->debugger_left) {
+			debug_drop(c->m);
+			c->debugger = NULL;
+			c->debugger_left = false;
+		}
+		if (poll(p, ARRAY_SIZE(p), debug_tick(c->m)) < 0)
 			continue;
 		if (p[0].revents)
 			(void)!read(c->wake_fd, &n, sizeof(n));

@@ -6,9 +6,14 @@
  *   status        life, console bytes lost, packets of each network card
  *   slots         the guest's memory: where, and how many bytes, in hex
  *   registers N   those of a vCPU, while all stand still for a moment
+ *   break ADDR    hold the guest where a vCPU comes to this (virtual, in hex); unbreak ADDR takes it away
+ *   step N        one instruction of a vCPU of a guest that is held
+ *   go            a guest that is held runs on
  *   power         press the power button
  *   reset         as the guest's own reset
  *   end           end the guest at once
+ *
+ * Breakpoints are of the client who set the first one, and go when it does: nobody else could tell what holds the guest.
  */
 #ifndef MACHINE_CONTROL_H
 #define MACHINE_CONTROL_H
@@ -28,6 +33,8 @@ struct control {
 	int fd, wake_fd; /* -1: none */
 	pthread_t thread;
 	bool started;
+	struct control_client *debugger; /* has set breakpoints; NULL: nobody. The thread's own */
+	bool debugger_left;
 	pthread_mutex_t lock; /* of all below; taken within any other, and none within it */
 	bool stopping;
 	struct control_client {

@@ -16,8 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Those that run are told, each once. With go_lock. */
-static void get_out(struct machine *m)
+void life_get_out(struct machine *m)
 {
 	__atomic_store_n(&m->leave, true, __ATOMIC_SEQ_CST);
 	for (u32 i = 0; i < m->n_vcpus; i++) {
@@ -38,7 +37,8 @@ void machine_reset(struct machine *m, const char *why)
 		m->reset_wanted = true;
 		/* one may wait for whoever reads the console: what it was at is lost, and counted */
 		output_stop();
-		get_out(m);
+		life_get_out(m);
+		pthread_cond_broadcast(&m->all_out); /* they may be out already */
 	}
 	pthread_mutex_unlock(&m->go_lock);
 }
@@ -93,10 +93,20 @@ static void next_life(struct machine *m)
 	m->reset_wanted = false;
 	for (u32 i = 0; i < m->n_vcpus; i++)
 		m->vcpu[i].done = false;
+	debug_new_life(m);
 	__atomic_store_n(&m->leave, false, __ATOMIC_SEQ_CST);
 	if (worth_telling(m->life))
 		machine_tell(m, "the guest %s: life %u", m->reset_why, m->life);
 	pthread_cond_broadcast(&m->go);
+}
+
+/* With go_lock. */
+static bool may_enter(const struct vcpu *v)
+{
+	const struct machine *m = v->m;
+
+	return m->going && !m->reset_wanted && !m->n_pauses && !m->debug.dr7_used && !v->done &&
+	       (!m->debug.held || m->debug.stepper == v);
 }
 
 bool life_wait(struct vcpu *v)
@@ -105,9 +115,12 @@ bool life_wait(struct vcpu *v)
 	bool go_on;
 
 	pthread_mutex_lock(&m->go_lock);
+	debug_leave(v);
 	m->n_out++;
+	if (m->n_out == m->n_vcpus)
+		debug_all_out(m);
 	pthread_cond_broadcast(&m->all_out);
-	while (!m->stopping && (!m->going || m->reset_wanted || m->paused || v->done)) {
+	while (!m->stopping && !may_enter(v)) {
 		if (v->id == 0 && m->reset_wanted && m->n_out == m->n_vcpus)
 			next_life(m);
 		else
@@ -115,14 +128,14 @@ bool life_wait(struct vcpu *v)
 	}
 	m->n_out--;
 	go_on = !m->stopping;
+	debug_enter(v);
 	pthread_mutex_unlock(&m->go_lock);
 	return go_on;
 }
 
-/* With go_lock. */
-static int wait_all_out(struct machine *m, u64 end, struct err *err)
+int life_wait_out(struct machine *m, u64 end_ns, struct err *err)
 {
-	const struct timespec until = timespec_of(end);
+	const struct timespec until = timespec_of(end_ns);
 	int rc = 0;
 
 	while (!m->stopping && m->n_out < m->n_vcpus && rc != ETIMEDOUT)
@@ -138,20 +151,10 @@ static int wait_all_out(struct machine *m, u64 end, struct err *err)
 	return 0;
 }
 
-int life_look(struct machine *m, u64 limit_ns, void (*look)(void *arg), void *arg, u64 *window_ns,
-	      struct err *err)
+void life_let_go(struct machine *m)
 {
-	u64 begin = monotonic_ns();
-	int rc;
-
-	pthread_mutex_lock(&m->go_lock);
-	m->paused = true;
-	get_out(m);
-	rc = wait_all_out(m, begin + limit_ns, err);
-	if (!rc)
-		look(arg);
-	m->paused = false;
-	if (!m->stopping && !m->reset_wanted) {
+	if (!m->stopping && !m->reset_wanted && !m->n_pauses && !m->debug.held &&
+	    !m->debug.dr7_used) {
 		for (u32 i = 0; i < m->n_vcpus; i++) {
 			if (m->vcpu[i].run)
 				__atomic_store_n(&m->vcpu[i].run->immediate_exit, 0,
@@ -161,7 +164,37 @@ int life_look(struct machine *m, u64 limit_ns, void (*look)(void *arg), void *ar
 	}
 	pthread_cond_broadcast(&m->go);
 	pthread_cond_broadcast(&m->all_out);
+}
+
+void life_pause(struct machine *m)
+{
+	pthread_mutex_lock(&m->go_lock);
+	m->n_pauses++;
+	life_get_out(m);
 	pthread_mutex_unlock(&m->go_lock);
+}
+
+void life_unpause(struct machine *m)
+{
+	pthread_mutex_lock(&m->go_lock);
+	m->n_pauses--;
+	life_let_go(m);
+	pthread_mutex_unlock(&m->go_lock);
+}
+
+int life_look(struct machine *m, u64 limit_ns, void (*look)(void *arg), void *arg, u64 *window_ns,
+	      struct err *err)
+{
+	u64 begin = monotonic_ns();
+	int rc;
+
+	life_pause(m);
+	pthread_mutex_lock(&m->go_lock);
+	rc = life_wait_out(m, begin + limit_ns, err);
+	if (!rc)
+		look(arg);
+	pthread_mutex_unlock(&m->go_lock);
+	life_unpause(m);
 	*window_ns = monotonic_ns() - begin;
 	return rc;
 }
@@ -171,7 +204,7 @@ void life_stop(struct machine *m)
 	pthread_mutex_lock(&m->go_lock);
 	m->stopping = true;
 	output_stop(); /* those that wait for whoever reads the console */
-	get_out(m);
+	life_get_out(m);
 	pthread_cond_broadcast(&m->go);
 	pthread_cond_broadcast(&m->all_out);
 	pthread_mutex_unlock(&m->go_lock);

@@ -105,6 +105,8 @@ static int set_up(struct machine *m, const struct machine_config *c, struct err 
 	if (!rc)
 		rc = spare_init(&m->spare, MEM_HOLE_END + mem_high_bytes(&m->mem), err);
 	if (!rc)
+		rc = debug_init(m, err);
+	if (!rc)
 		rc = devices_add(m, c, err);
 	if (!rc)
 		rc = load(m, c, err);
@@ -124,7 +126,7 @@ int machine_create(const struct machine_config *c, struct machine **ret, struct 
 
 	if (!m)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a guest");
-	m->kvm = m->vm = m->mem.fd = m->spare.fd = -1;
+	m->kvm = m->vm = m->mem.fd = m->spare.fd = m->debug.fd = -1;
 	m->emulated = c->emulated;
 	m->no_reboot = c->no_reboot;
 	m->triple_fault_resets = c->triple_fault_resets;
@@ -236,6 +238,7 @@ void machine_destroy(struct machine *m)
 	mem_copy_deinit(&m->start);
 	mem_deinit(&m->mem);
 	spare_deinit(&m->spare);
+	debug_deinit(m);
 	pthread_cond_destroy(&m->all_out);
 	pthread_cond_destroy(&m->go);
 	pthread_mutex_destroy(&m->go_lock);

@@ -10,6 +10,7 @@
 #include "machine/boot_x86.h"
 #include "machine/bus.h"
 #include "machine/console.h"
+#include "machine/debug_x86.h"
 #include "machine/legacy_x86.h"
 #include "machine/mem.h"
 #include "machine/serial.h"
@@ -64,6 +65,11 @@ struct vcpu {
 	pthread_t thread;
 	bool started;
 	bool done; /* it has left for good in this life; go_lock, or its own thread */
+	bool steps; /* it is in the guest for one instruction; its own thread, as the next two */
+	bool finishes; /* that instruction, of which the host did a part */
+	u64 from; /* where it was */
+	bool shown; /* of a guest that is held: somebody was told that it is at @at; go_lock */
+	u64 at;
 };
 
 struct machine {
@@ -98,8 +104,9 @@ struct machine {
 	bool going; /* vCPUs may enter the guest */
 	bool stopping; /* they are to leave it for good */
 	bool reset_wanted; /* they are to leave it, and come back to another life */
-	bool paused; /* they are to leave it, and come back to the same */
-	bool leave; /* atomic: any of the three */
+	u32 n_pauses; /* of those who have them leave it, and come back to the same */
+	struct debug debug; /* .held, .dr7_used: likewise */
+	bool leave; /* atomic: any of these */
 	u32 n_out; /* vCPU threads that are outside */
 	u32 life; /* 1 for the first */
 	char reset_why[64];
@@ -178,11 +185,32 @@ void machine_tell(struct machine *m, const char *fmt, ...) printf_like(2, 3);
 must_check bool life_wait(struct vcpu *v);
 
 /**
+ * life_pause - all vCPUs are told to leave the guest, and none enters it any more
+ *
+ * Not waited for: life_look() does that. Context: any thread but a vCPU's, no lock held; may be nested. Undo:
+ * life_unpause().
+ */
+void life_pause(struct machine *m);
+void life_unpause(struct machine *m);
+
+/** life_get_out - those that are in the guest are told to leave it. With go_lock; who lets them in again is known. */
+void life_get_out(struct machine *m);
+
+/** life_let_go - vCPUs go on, unless there is another reason for them to be out. With go_lock. */
+void life_let_go(struct machine *m);
+
+/**
+ * life_wait_out - until all vCPUs are out, or it is @end_ns. With go_lock, which it lets go of meanwhile. Return: 0;
+ * -ETIMEDOUT; -ESHUTDOWN the guest is at its end.
+ */
+must_check int life_wait_out(struct machine *m, u64 end_ns, struct err *err);
+
+/**
  * life_look - all vCPUs leave the guest, @look is called, and they go on
  * @limit_ns:  so long they may take to leave; one that a tracer holds does not
  * @window_ns: how long the guest stood
  *
- * Context: one thread at a time, none of a vCPU's, no lock held; @look is called with go_lock. Return: 0;
+ * Context: any thread but a vCPU's, no lock held; @look is called with go_lock. Return: 0;
  * -ETIMEDOUT, -ESHUTDOWN the guest is at its end: @look was not called.
  */
 must_check int life_look(struct machine *m, u64 limit_ns, void (*look)(void *arg), void *arg,
@@ -251,6 +279,9 @@ void vcpu_close(struct vcpu *v);
 
 /** vcpu_kick - make it leave KVM_RUN; m->leave is set. Context: any thread, go_lock held. */
 void vcpu_kick(struct vcpu *v);
+
+/** vcpu_nudge - make it leave KVM_RUN for a moment, if it is there. Context: as above, but m->leave need not be set. */
+void vcpu_nudge(struct vcpu *v);
 
 /** vcpu_catch_kicks - once a process, before vCPUs are started */
 void vcpu_catch_kicks(void);

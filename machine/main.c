@@ -37,8 +37,27 @@ static int open_signals(void)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGHUP);
 	sigaddset(&set, SPARE_SIGNAL);
+	sigaddset(&set, DEBUG_SIGNAL);
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC);
+}
+
+/* Orders are signals with a value; kill(2) has none: only who knows what it does gets something done. */
+static bool is_order(struct machine *m, const struct signalfd_siginfo *info)
+{
+	bool queued = info->ssi_code == SI_QUEUE;
+
+	if (info->ssi_signo == (u32)SPARE_SIGNAL) {
+		if (queued)
+			machine_lend(m, info->ssi_int == SPARE_LEND ? SPARE_LEND : SPARE_TAKE_BACK);
+		return true;
+	}
+	if (info->ssi_signo == (u32)DEBUG_SIGNAL) {
+		if (queued)
+			debug_order(m, info->ssi_ptr);
+		return true;
+	}
+	return false;
 }
 
 /* Wait until the guest ends, or a signal ends it. */
@@ -49,16 +68,10 @@ static void wait_for_end(struct machine *m, int signals)
 	struct signalfd_siginfo info = { 0 };
 
 	while (!p[0].revents) {
-		if (poll(p, 2, -1) < 0 || !p[1].revents ||
-		    read(signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+		if (poll(p, 2, debug_tick(m)) < 0 || !p[1].revents ||
+		    read(signals, &info, sizeof(info)) != (ssize_t)sizeof(info) ||
+		    is_order(m, &info))
 			continue;
-		if (info.ssi_signo == (u32)SPARE_SIGNAL) {
-			/* kill(2) has no value: only who knows what it does gets something done */
-			if (info.ssi_code == SI_QUEUE)
-				machine_lend(m, info.ssi_int == SPARE_LEND ? SPARE_LEND
-									   : SPARE_TAKE_BACK);
-			continue;
-		}
 		machine_end(m, EXIT_GUEST_ENDED, "the guest was ended by signal %u (%s)",
 			    info.ssi_signo, sigdescr_np((int)info.ssi_signo));
 		return;

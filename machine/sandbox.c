@@ -49,10 +49,14 @@ static const int plain_calls[] = {
 	SCMP_SYS(exit_group),
 };
 
-/* Of ioctl() only these: running vCPUs, interrupts, and what is looked at when a guest fails or is asked about. */
+/*
+ * Of ioctl() only these: running vCPUs, interrupts, what is looked at when a guest fails or is asked about, breakpoints
+ * (SET_DEBUGREGS for the exceptions that are the guest's own).
+ */
 static const unsigned long kvm_ioctls[] = {
-	KVM_RUN,       KVM_IRQ_LINE,        KVM_GET_REGS,        KVM_SET_REGS, KVM_GET_SREGS,
-	KVM_TRANSLATE, KVM_GET_VCPU_EVENTS, KVM_SET_VCPU_EVENTS, KVM_GET_MSRS,
+	KVM_RUN,       KVM_IRQ_LINE,        KVM_GET_REGS,        KVM_SET_REGS,
+	KVM_GET_SREGS, KVM_TRANSLATE,       KVM_GET_VCPU_EVENTS, KVM_SET_VCPU_EVENTS,
+	KVM_GET_MSRS,  KVM_SET_GUEST_DEBUG, KVM_GET_DEBUGREGS,   KVM_SET_DEBUGREGS,
 };
 /* To make the VM anew when the guest is reset. */
 static const unsigned long reboot_ioctls[] = {

@@ -28,6 +28,11 @@ void vcpu_kick(struct vcpu *v)
 	pthread_kill(v->thread, KICK);
 }
 
+void vcpu_nudge(struct vcpu *v)
+{
+	pthread_kill(v->thread, KICK);
+}
+
 static void handle_io(struct vcpu *v)
 {
 	const struct kvm_run *run = v->run;
@@ -95,6 +100,8 @@ static bool handle_exit(struct vcpu *v)
 	case KVM_EXIT_INTR:
 	case KVM_EXIT_IRQ_WINDOW_OPEN:
 		return true;
+	case KVM_EXIT_DEBUG:
+		return debug_exit(v);
 	case KVM_EXIT_SHUTDOWN:
 		return handle_shutdown(v);
 	case KVM_EXIT_SYSTEM_EVENT:
@@ -116,24 +123,40 @@ static bool handle_exit(struct vcpu *v)
 	}
 }
 
+/* Who steps is in the guest while all are to be out, until it is done or told to leave, too. */
+static bool may_run(const struct vcpu *v)
+{
+	return !__atomic_load_n(&v->m->leave, __ATOMIC_SEQ_CST) ||
+	       (v->steps &&
+		(v->finishes || !__atomic_load_n(&v->run->immediate_exit, __ATOMIC_SEQ_CST)));
+}
+
 /* Until it is to leave, or has nothing to go back to. */
 static void run(struct vcpu *v)
 {
 	struct machine *m = v->m;
 
-	while (!__atomic_load_n(&m->leave, __ATOMIC_SEQ_CST)) {
-		if (ioctl(v->fd, KVM_RUN, 0) == 0) {
-			if (handle_exit(v))
+	while (may_run(v)) {
+		int rc = ioctl(v->fd, KVM_RUN, 0), no = errno;
+
+		if (__atomic_load_n(&m->debug.armed, __ATOMIC_RELAXED))
+			debug_look(v);
+		if (rc == 0) {
+			if (handle_exit(v)) {
+				if (v->steps)
+					debug_handled(v);
 				continue;
-		} else if (errno == EINTR || errno == EAGAIN) {
+			}
+		} else if (no == EINTR || no == EAGAIN) {
+			debug_finished(v);
 			continue;
-		} else if (errno == EFAULT) {
+		} else if (no == EFAULT) {
 			vcpu_dump(v);
 			machine_end(m, EXIT_GUEST_FAILED,
 				    "vCPU %u: the host has no memory for the guest's", v->id);
 		} else {
 			machine_end(m, EXIT_GUEST_FAILED, "vCPU %u: KVM_RUN: %s", v->id,
-				    strerrordesc_np(errno));
+				    strerrordesc_np(no));
 		}
 		v->done = true;
 		return;

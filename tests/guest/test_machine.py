@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Our own VMM, with kernels of a few instructions: how a guest starts, ends, and fails, each in one line."""
 
-import ctypes
 import fcntl
 import json
 import os
@@ -12,52 +11,15 @@ import signal
 import socket
 import struct
 import subprocess
-import tempfile
 import termios
 import time
 
+from bare import (ABOVE, ECHOES, FAULTS, FLOODS, INT3, LIVES, LOOPS, MEMORY, OFF, PRINTS, PVH, RESETS,
+                  VECTORS, Bare, Vmm, connects, order, type_to, vmm)
 from daemon import binary, is_release
-from guest import TOP, Skip, die_with_parent, wait_for
+from guest import Skip, die_with_parent, wait_for
 from small import Control, need_kvm
 from testlib import main
-
-PRINTS, FAULTS, RESETS, OFF, INT3, VECTORS, MEMORY, LOOPS, ECHOES, FLOODS, LIVES, ABOVE, PVH = range(1, 14)
-
-
-class Bare:
-    """A guest of tests/guest/bare: runs hvftrace-vmm with it."""
-
-    def __init__(self, case, **defines):
-        self.dir = tempfile.TemporaryDirectory(prefix="hvf-bare-")
-        self.kernel = pathlib.Path(self.dir.name) / "kernel"
-        subprocess.run(["gcc", "-nostdlib", "-static", "-no-pie", "-Wl,-Ttext=0x200000",
-                        "-Wl,-Tdata=0x210000", "-Wl,--build-id=none", f"-DCASE={case}",
-                        *(f"-D{k}={v}" for k, v in defines.items()), "-o", self.kernel,
-                        TOP / "tests/guest/bare/guest.S"], check=True)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *exc):
-        self.dir.cleanup()
-
-    def run(self, *args):
-        return vmm("--kernel", self.kernel, *args)
-
-
-class Vmm(subprocess.Popen):
-    """A VMM in the background, which is not waited for when the test has failed."""
-
-    def __exit__(self, kind, *more):
-        if kind:
-            self.kill()
-        super().__exit__(kind, *more)
-
-
-def vmm(*args):
-    return subprocess.run([binary("hvftrace-vmm"), *args], stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=60,
-                          preexec_fn=die_with_parent)
 
 
 def last_line(p):
@@ -177,21 +139,6 @@ def send(path, text):
         return True
 
 
-def connects(s, path):
-    try:
-        s.connect(path)
-    except (ConnectionRefusedError, FileNotFoundError):
-        return False
-    return True
-
-
-def type_to(path):
-    """A client of the console's input; the socket comes after the control socket."""
-    s = socket.socket(socket.AF_UNIX)
-    wait_for("it takes what is typed", lambda: connects(s, path))
-    return s
-
-
 def confined(pid):
     """By seccomp's filters: soon after its pid is in the file, and before the guest runs."""
     return re.search(r"^Seccomp:\s+2$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)
@@ -289,12 +236,6 @@ def test_lives():
             assert files < 40, files
 
 
-def order(p, value):
-    """As whoever traces the guest asks for memory above its RAM (1), or gives it back (0)."""
-    sigval = ctypes.c_void_p(value)
-    assert ctypes.CDLL(None, use_errno=True).sigqueue(p.pid, signal.SIGRTMIN, sigval) == 0
-
-
 def spare_maps(pid):
     return [l for l in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines() if "hvftrace-spare" in l]
 
@@ -316,7 +257,7 @@ def test_memory_that_is_lent():
                 assert p.stdout.read(len(expect)) == expect, what
 
             def lend(value):
-                order(p, value)
+                order(p, signal.SIGRTMIN, value)
                 want = "ok 0+1000000" + " 100000000+a000000" * value
                 wait_for(f"slots are {want}", lambda: c.ask("slots") == want)
                 assert len(spare_maps(p.pid)) == value
@@ -358,7 +299,7 @@ def test_what_waits_is_lent_memory():
             c = Control(f"{g.dir.name}/control")
             wait_for("it answers", lambda: "100000000+a000000" in c.ask("slots"))
             # a guest that is not reset may change the slots of its own VM, and of none else
-            order(p, 0)
+            order(p, signal.SIGRTMIN, 0)
             wait_for("it is back", lambda: "a000000" not in c.ask("slots"))
             assert not spare_maps(p.pid)
             assert c.ask("end") == "ok"
@@ -398,26 +339,20 @@ def test_registers():
             windows = []
             for i in range(60):
                 keyboard.sendall(b"x")
-                regs = registers(c, "registers" if i % 2 else "registers 0")
+                regs = c.registers("registers" if i % 2 else "registers 0")
                 assert 0x200000 <= regs["rip"] < 0x200100 and regs["cr3"] == 0x9000, regs
                 assert (regs["vcpu"], regs["cs"], regs["cpl"], regs["rdx"] & ~5) == (0, 0x10, 0, 0x3f8), regs
                 windows.append(regs["window_ns"])
                 assert p.stdout.read(1) == b"x"
             print(f"windows of {sorted(windows)[30] / 1e3:.0f} us, the longest {max(windows) / 1e3:.0f} us")
             # one that waits to be started
-            regs = registers(c, "registers 1")
+            regs = c.registers("registers 1")
             assert (regs["vcpu"], regs["rip"]) == (1, 0xfff0), regs
             assert c.ask("registers 2") == "error the guest has vCPUs 0 to 1"
             for bad in ("registers x", "registers 1 ", "registersx", "registers -1", "registers 99999"):
                 assert c.ask(bad).startswith("error commands are"), bad
             keyboard.sendall(b"q")
             assert p.wait(timeout=20) == 9
-
-
-def registers(c, command):
-    words = c.ask(command).split()
-    assert words[0] == "ok", words
-    return dict(zip(words[1::2], (int(v, 16) for v in words[2::2])))
 
 
 def room_for_one(g):

@@ -115,6 +115,12 @@ class Control:
                 return line
             self.events.append(line[6:])
 
+    def registers(self, command="registers"):
+        """What it answers, by name."""
+        words = self.ask(command).split()
+        assert words[0] == "ok", words
+        return dict(zip(words[1::2], (int(v, 16) for v in words[2::2])))
+
 
 class SmallGuest:
     """

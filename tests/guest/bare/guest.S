@@ -11,6 +11,14 @@
 #define PM1_CONTROL       0x604
 #define CMOS              0x70
 #define PVPANIC           0x505
+#define LAPIC_ICR         0xfee00300
+#define ICR_INIT          0xc4500 /* all others */
+#define ICR_SIPI          0xc4600
+/* what our VMM has in low memory: machine/boot_x86.h */
+#define GDT               0x500
+#define CODE64            0x10
+#define PML4              0x9000
+#define TRAMPOLINE        0x8000
 /* struct pvh_start_info */
 #define PVH_MAGIC     0x336ec578
 #define PVH_N_MODULES 12
@@ -273,6 +281,104 @@ pvh_start:
 	.long pvh_start
 	.popsection
 	.code64
+
+#elif CASE == 14 /* two vCPUs: a has the first, b the second one come to mark; d and e set and clear a breakpoint of
+		    the guest's own, t traps after an instruction; says each again, q quits */
+	lea trampoline(%rip), %rsi
+	mov $TRAMPOLINE, %edi
+	mov $(trampoline_end - trampoline), %ecx
+	rep movsb
+	mov $LAPIC_ICR, %edi
+	movl $ICR_INIT, (%rdi)
+	movl $(ICR_SIPI | TRAMPOLINE >> 12), (%rdi)
+	gate 1, on_debug
+	lidt idtr(%rip)
+1:	mov $(COM1 + 5), %edx
+	in %dx, %al
+	test $1, %al
+	jz 1b
+	mov $COM1, %edx
+	in %dx, %al
+	cmp $'q', %al
+	je 9f
+	cmp $'a', %al
+	jne 2f
+	call mark
+2:	cmp $'b', %al
+	jne 4f
+	movl $1, wanted(%rip)
+3:	pause
+	cmpl $0, wanted(%rip)
+	jne 3b
+4:	cmp $'d', %al
+	jne 5f
+	lea never(%rip), %rbx
+	mov %rbx, %db0
+	mov $0x401, %ebx
+	mov %rbx, %db7
+5:	cmp $'e', %al
+	jne 6f
+	mov $0x400, %ebx
+	mov %rbx, %db7
+6:	cmp $'t', %al
+	jne 7f
+	pushf
+	orq $0x100, (%rsp)
+	popf
+	nop
+7:	mov $COM1, %edx
+	out %al, %dx
+	jmp 1b
+9:	mov traps(%rip), %eax /* ends with 4 and how many there were */
+	add $4, %eax
+	mov $DEBUG_EXIT, %edx
+	out %eax, %dx
+	hlt
+on_debug: /* its flag is that the trap is over */
+	incq traps(%rip)
+	andq $~0x100, 16(%rsp)
+	iretq
+	.globl mark, mark1, mark2, mark3, mark4, mark5, never
+mark:	inc %rbx
+mark1:	push %rax
+mark2:	out %al, $0x80
+mark3:	pop %rax
+mark4:	cmp $0, %ebx
+mark5:	ret
+never:	ret
+	.code16
+trampoline:
+	cli
+	xor %ax, %ax
+	mov %ax, %ds
+	lgdtl TRAMPOLINE + gdtr - trampoline
+	mov $0x20, %eax /* PAE */
+	mov %eax, %cr4
+	mov $PML4, %eax
+	mov %eax, %cr3
+	mov $0xc0000080, %ecx
+	mov $0x100, %eax /* EFER.LME */
+	xor %edx, %edx
+	wrmsr
+	mov $0x80000001, %eax
+	mov %eax, %cr0
+	ljmpl $CODE64, $second
+gdtr:	.word 39
+	.long GDT
+trampoline_end:
+	.code64
+second:	mov $0x7800, %esp
+	xor %ebx, %ebx
+1:	pause
+	cmpl $1, wanted(%rip)
+	jne 1b
+	call mark
+	movl $0, wanted(%rip)
+	jmp 1b
+	.data
+wanted:	.long 0
+traps:	.quad 0
+	.text
 #endif
 
 	.data
