@@ -76,6 +76,7 @@ static int pid_attach(struct vm *vm, const char *arg, struct err *err)
 	if (rc < 0)
 		return rc;
 	spare_find(vm);
+	break_find(vm);
 	rc = vm_mem_open(vm, err);
 	if (rc < 0)
 		return rc;
@@ -123,6 +124,30 @@ static void learn_vcpus(struct vm *vm, struct pid_priv *priv)
 	priv->vcpus = t;
 }
 
+/*
+ * Our own VMM names its vCPUs' threads, so that the first window stops no other thread either: what it is to do
+ * meanwhile (break.c) it could not. Not believed unless there are as many as vCPUs.
+ */
+static void find_vcpus(const struct vm *vm, struct pid_priv *priv)
+{
+	struct vm_threads t = { 0 };
+	char name[32];
+	size_t n = 0;
+
+	if (!vm->debug_hva || priv->vcpus.n || proc_threads(vm->pid, &t) < 0)
+		return;
+	for (size_t i = 0; i < t.n; i++) {
+		proc_thread_name(vm->pid, t.tid[i], name, sizeof(name));
+		if (strncmp(name, "vcpu ", 5) == 0)
+			t.tid[n++] = t.tid[i];
+	}
+	t.n = n;
+	if (n && n == vm->n_vcpus)
+		priv->vcpus = t;
+	else
+		proc_threads_deinit(&t);
+}
+
 static int pid_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 {
 	struct pid_priv *priv = vm->priv;
@@ -136,6 +161,7 @@ static int pid_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 		vm->n_vcpus = (u32)vcpus;
 		proc_threads_deinit(&priv->vcpus);
 	}
+	find_vcpus(vm, priv);
 	rc = ptrace_window_pause(priv->window, &priv->vcpus, timeout_ns, &vm->window_start_ns, err);
 	if (rc == -ESRCH && priv->vcpus.n && vm_alive(vm)) {
 		/* a vCPU thread went away and its descriptor did not: begin again with all threads */

@@ -500,6 +500,21 @@ int proc_euid(pid_t pid, uid_t *uid_ret, gid_t *gid_ret)
 	return 0;
 }
 
+void proc_thread_name(pid_t pid, pid_t tid, char *buf, size_t cap)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
+	if (read_text(path, buf, cap) < 0)
+		buf[0] = '\0';
+	for (char *p = buf; *p; p++) {
+		if (!isprint((unsigned char)*p)) {
+			*p = '\0';
+			return;
+		}
+	}
+}
+
 bool proc_blocks_signal(pid_t pid, int sig)
 {
 	char path[64];

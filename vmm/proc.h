@@ -47,6 +47,9 @@ must_check int proc_stat(pid_t pid, pid_t tid, char *state_ret, u64 *start_ret);
 must_check int proc_threads(pid_t pid, struct vm_threads *ret);
 void proc_threads_deinit(struct vm_threads *t);
 
+/** proc_thread_name - what a thread calls itself, up to what is not printable; "" when it cannot be read */
+void proc_thread_name(pid_t pid, pid_t tid, char *buf, size_t cap);
+
 /** proc_run_ns - time a thread has spent on a CPU (schedstat, first field); -ESRCH, -ENOTSUP */
 must_check int proc_run_ns(pid_t pid, pid_t tid, u64 *ret);
 

@@ -103,23 +103,22 @@ bool vm_spare_offered(const struct vm *vm, gpa_t *ret)
 }
 
 /* A VMM that does not wait for the signal would die of it. */
-static int send_order(struct vm *vm, int value, struct err *err)
+int vm_order(const struct vm *vm, int sig, u64 value, struct err *err)
 {
-	siginfo_t info = { .si_signo = SPARE_SIGNAL, .si_code = SI_QUEUE };
+	siginfo_t info = { .si_signo = sig, .si_code = SI_QUEUE };
 
 	info.si_pid = getpid();
 	info.si_uid = getuid();
-	info.si_value.sival_int = value;
-	if (!proc_blocks_signal(vm->pid, SPARE_SIGNAL))
-		return vm_alive(vm) ? err_set(err, -ENOENT, ERR_VMM_PROTOCOL, vm->spare_gpa,
-					      "process %d does not take orders about its memory",
-					      (int)vm->pid)
+	info.si_value.sival_ptr = (void *)(uintptr_t)value;
+	if (!proc_blocks_signal(vm->pid, sig))
+		return vm_alive(vm) ? err_set(err, -ENOENT, ERR_VMM_PROTOCOL, value,
+					      "process %d does not take such orders", (int)vm->pid)
 				    : vm_gone(vm, err);
-	if (pidfd_send_signal(vm->pidfd, SPARE_SIGNAL, &info, 0) == 0)
+	if (pidfd_send_signal(vm->pidfd, sig, &info, 0) == 0)
 		return 0;
 	return errno == ESRCH ? vm_gone(vm, err)
-			      : err_set(err, -EACCES, ERR_TARGET_PERMISSION, vm->spare_gpa,
-					"may not tell process %d to lend memory: %s", (int)vm->pid,
+			      : err_set(err, -EACCES, ERR_TARGET_PERMISSION, value,
+					"may not give process %d orders: %s", (int)vm->pid,
 					strerrordesc_np(errno));
 }
 
@@ -154,7 +153,7 @@ int vm_spare_borrow(struct vm *vm, struct err *err)
 	if (!vm->spare_gpa || vm_state(vm) == VM_STOPPED)
 		return err_set(err, -ENOENT, ERR_GUEST_UNSUPPORTED, 0,
 			       "the VMM of %s has no memory to lend", vm->target);
-	rc = send_order(vm, SPARE_LEND, err);
+	rc = vm_order(vm, SPARE_SIGNAL, SPARE_LEND, err);
 	if (!rc)
 		rc = wait_mapped(vm, true, err);
 	if (rc)
@@ -171,7 +170,7 @@ int vm_spare_return(struct vm *vm, struct err *err)
 
 	if (!vm->has_spare)
 		return 0;
-	rc = send_order(vm, SPARE_TAKE_BACK, err);
+	rc = vm_order(vm, SPARE_SIGNAL, SPARE_TAKE_BACK, err);
 	if (!rc)
 		rc = wait_mapped(vm, false, err);
 	if (rc)

@@ -137,6 +137,7 @@ void vm_detach(struct vm *vm)
 		(void)vm_release(vm, &err);
 	if (vm->window_open && vm_resume(vm, &err) < 0 && err.no != -ESRCH)
 		log_error("%s: the guest may still be stopped: %s", vm->target, err.msg);
+	vm_unbreak(vm);
 	vm_free(vm);
 }
 

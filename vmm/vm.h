@@ -265,6 +265,31 @@ bool vm_held(const struct vm *vm);
 must_check int vm_start(struct vm *vm, u64 timeout_ns, struct err *err);
 
 /**
+ * vm_break - let a guest that is held run on, up to an instruction
+ * @addr: kernel text; no vCPU has executed it when vm_break_wait() returns 0
+ *
+ * By a breakpoint of the VMM's own, which hvftrace-vmm alone has: no byte of the guest is changed. Not one instruction
+ * is executed between the hold and the breakpoint's being set. It goes when it is hit, and by itself after minutes.
+ *
+ * Context: vm_hold(), which ends, also on failure: the guest runs then. Return: 0; -ENOTSUP the VMM cannot;
+ * -EBUSY the guest, or somebody else, uses the debug registers; -ETIMEDOUT (vmm.timeout); -ESRCH; -EACCES.
+ * Undo: vm_unbreak().
+ */
+must_check int vm_break(struct vm *vm, gva_t addr, struct err *err);
+
+/**
+ * vm_break_wait - until a vCPU is there: then the guest is held, as by vm_hold()
+ *
+ * If we die in between, the VMM lets the guest run on after seconds. Context: after vm_break(). Return: 0, the
+ * breakpoint is gone; -ETIMEDOUT not yet, call it again; -ECANCELED it is not set any more (the guest began to use the
+ * debug registers, or was reset, or we were too slow); -ESRCH; what vm_hold() returns, the breakpoint is gone.
+ */
+must_check int vm_break_wait(struct vm *vm, u64 timeout_ns, struct err *err);
+
+/** vm_unbreak - it is not wanted any more; fine when there is none. Context: no window open. */
+void vm_unbreak(struct vm *vm);
+
+/**
  * vm_write_text - change instructions so that the guest executes the new ones
  * @text, @n: the pieces, written in order
  *

@@ -72,6 +72,8 @@ struct vm {
 	bool has_spare; /* the last of ram[] is no RAM, but vm_spare() */
 	u64 spare_gpa; /* where it is, or would be; 0: the VMM has none */
 	struct vm_console *console; /* NULL: none is offered */
+	u64 debug_hva; /* of the VMM's struct debug_page; 0: it has none */
+	u64 debug_order, debug_addr; /* vm_break()'s, by the page's count; 0: none */
 	void *priv; /* the backend's */
 };
 
@@ -127,11 +129,19 @@ int vm_open_process(struct vm *vm, pid_t pid, struct err *err);
 #define SPARE_TAKE_BACK  0
 #define SPARE_LEND       1
 
+/** vm_order - send the VMM a signal with a value, if it waits for it. Return: 0; -ENOENT, -EACCES, -ESRCH */
+must_check int vm_order(const struct vm *vm, int sig, u64 value, struct err *err);
+
 /** spare_is_map - is a mapping with this path memory for us, and not guest RAM? */
 bool spare_is_map(const char *path);
 
 /** spare_find - after the layout of RAM is known, before vm_mem_open(): is there memory for us, is it lent? */
 void spare_find(struct vm *vm);
+
+/* break.c */
+
+/** break_find - has the VMM a page that tells of breakpoints? Context: while it is attached. */
+void break_find(struct vm *vm);
 
 /* confidential.c */
 

@@ -182,6 +182,23 @@ static void files_and_signals(void **state)
 	assert_false(proc_blocks_signal(getpid(), SIGRTMIN));
 }
 
+static void names_of_threads(void **state)
+{
+	char name[32], short_one[4];
+
+	(void)state;
+	assert_int_equal(prctl(PR_SET_NAME, "vcpu 12"), 0);
+	proc_thread_name(getpid(), getpid(), name, sizeof(name));
+	assert_string_equal(name, "vcpu 12");
+	proc_thread_name(getpid(), getpid(), short_one, sizeof(short_one));
+	assert_string_equal(short_one, "vcp");
+	assert_int_equal(prctl(PR_SET_NAME, "vcpu\n13"), 0);
+	proc_thread_name(getpid(), getpid(), name, sizeof(name));
+	assert_string_equal(name, "vcpu");
+	proc_thread_name(getpid(), 1, name, sizeof(name));
+	assert_string_equal(name, "");
+}
+
 /* In a world of its own: who holds /dev/sev there has a guest whose memory is kept from us. 77: not allowed */
 static int with_sev(void)
 {
@@ -228,6 +245,7 @@ int main(void)
 		cmocka_unit_test(who_may_not_be_asked),
 		cmocka_unit_test(words_of_a_command_line),
 		cmocka_unit_test(files_and_signals),
+		cmocka_unit_test(names_of_threads),
 		cmocka_unit_test(a_guest_that_is_kept_from_its_host),
 	};
 
