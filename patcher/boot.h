@@ -10,8 +10,8 @@
  * @g: vm and journal are open, nothing else is known yet
  *
  * That is once ftrace_init() has turned the call sites into nops and the kernel's clock runs, in
- * start_kernel() and before the first initcall. Found by looking at the guest's memory while it boots, so
- * without a breakpoint or a register, on any host; @g->k is read anew then. The guest stays held:
+ * start_kernel() and before the first initcall: at a breakpoint of the VMM's (vm_break()), else found by polling the
+ * guest's memory, which the guest may outrun; which it was is logged. @g->k is read anew then. The guest stays held:
  * vm_release(). Nothing is changed in it.
  * Context: as guest_attach(). Return: 0; -EBUSY it does not wait (conflict); -ENOTSUP the VMM has no memory for
  * the agent (guest.unsupported), or this kernel lacks what is looked for; -ETIMEDOUT (guest.not_booted); -EAGAIN

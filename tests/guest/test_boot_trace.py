@@ -14,7 +14,7 @@ import time
 
 from daemon import Daemon, binary
 from guest import GuestError, Skip, die_with_parent, wait_for
-from small import LINKED_AT, RunGuest, boot_line, need_kvm, small_kernel
+from small import LINKED_AT, Control, RunGuest, SmallGuest, boot_line, need_kvm, small_kernel
 from testlib import LONG, main
 
 BOOT_TIMEOUT = 240  # a nested KVM on a busy host; on an idle one it takes 20 s
@@ -90,6 +90,7 @@ def test_every_initcall():
             print(f"held after {time.monotonic() - begin:.1f} s")
             g.wait_console(r"^HVF-READY", BOOT_TIMEOUT)
             print(f"up after {time.monotonic() - begin:.1f} s, traced from its first initcall on")
+            assert "held by a breakpoint at proc_caches_init before its first initcall" in d.log(), d.log()
             assert d.get("/v1/guests/boot")["state"] == "running"
             assert g.stop_trace() == 0, g.said()
             assert ", 0 lost" in g.said() and "restored" in g.said(), g.said()
@@ -97,6 +98,68 @@ def test_every_initcall():
             check_report(d, out, g.symbols)
             check_given_back(d, g)
             g.assert_no_warnings()
+
+
+class WaitingGuest(SmallGuest):
+    """A VMM that waits, stopped, before its guest's first instruction."""
+
+    def __init__(self, **more):
+        super().__init__(extra=["--wait"], **more)
+
+    def wait_ready(self):
+        wait_for("it waits", lambda: ") T " in pathlib.Path(f"/proc/{self.pid}/stat").read_text())
+
+    def hold(self, daemon):
+        """Has the daemon start it and hold it."""
+        info = daemon.post("/v1/guests", {"target": self.target, "name": "boot",
+                                          "boot_timeout_ns": BOOT_TIMEOUT * 10**9}, timeout=BOOT_TIMEOUT + 20)
+        assert info["state"] == "held", info
+
+    def number(self, name, size=4):
+        return int.from_bytes(self.read_kernel(self.symbols[name], size), "little")
+
+
+def test_held_at_one_instruction():
+    """Behind fork_init() and not an instruction further. If the daemon dies then, it runs on."""
+    need_kvm()
+    with Daemon() as d, WaitingGuest() as g:
+        g.hold(d)
+        assert "held by a breakpoint at proc_caches_init" in d.log(), d.log()
+        c = Control(g.control_path)
+        held = c.registers("registers 0")
+        assert held["rip"] == g.symbols["proc_caches_init"], hex(held["rip"])
+        assert c.registers("registers 1")["rip"] == 0xfff0  # it waits to be started
+        assert g.number("max_threads") and g.number("ftrace_enabled") == 1 and not g.number("system_state")
+        # the VMM keeps it no more, the daemon does; nothing is set
+        assert c.ask("status") == "ok life 1 console_lost 0"
+        events = [e for e in c.events if "breakpoint" in e]
+        assert not events, events
+        time.sleep(1)
+        assert dict(c.registers("registers 0"), window_ns=0) == dict(held, window_ns=0)
+        d.kill9()
+        wait_for("it runs on", lambda: c.registers("registers 0")["rip"] != held["rip"])
+
+
+def test_held_without_a_breakpoint():
+    """None is to be had: the log says why, and the guest is held by looking at it."""
+    if not LONG:
+        raise Skip("boots once more; HVF_LONG=1 asks for it")
+    need_kvm()
+    with Daemon() as d, WaitingGuest() as g:
+        # all that the CPU has are somebody else's, where nothing comes by: it reads this when it is started
+        c = Control(g.control_path)
+        c.socket.sendall(b"".join(b"break %x\n" % (0xffffffff00000000 + at) for at in range(4)))
+        g.hold(d)
+        assert [c.line() for _ in range(4)] == ["ok"] * 4
+        said = re.search("polled, not stopped at proc_caches_init: .*", d.log())
+        assert said and "the debug registers are all in use" in said[0], d.log()
+        assert "held by polling before its first initcall" in d.log(), d.log()
+        assert g.number("max_threads") and not g.number("system_state")
+        # its vCPUs are in the guest, where a window holds them
+        assert "did not leave the guest in time" in c.ask("registers 0")
+        assert d.post("/v1/guests/boot/release")["state"] == "running"
+        before = c.registers("registers 0")["rip"]
+        wait_for("it runs on", lambda: c.registers("registers 0")["rip"] != before)
 
 
 def test_every_initcall_by_function():
