@@ -5,6 +5,7 @@
 
 #include "base/types.h"
 
+#include <errno.h>
 #include <time.h>
 
 static inline u64 clock_ns(clockid_t id)
@@ -24,6 +25,15 @@ static inline u64 monotonic_ns(void)
 static inline struct timespec timespec_of(u64 ns)
 {
 	return (struct timespec){ (time_t)(ns / NSEC_PER_SEC), (long)(ns % NSEC_PER_SEC) };
+}
+
+/* All of @ns, signals or not. */
+static inline void sleep_ns(u64 ns)
+{
+	struct timespec ts = timespec_of(ns);
+
+	while (nanosleep(&ts, &ts) && errno == EINTR)
+		;
 }
 
 #endif

@@ -251,7 +251,7 @@ static int by_polling(struct guest *g, const struct milestones *m, u64 deadline,
 		rc = wait_for_sites(g, m, deadline, err);
 		if (rc != HELD)
 			return rc;
-		rc = vm_hold(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+		rc = vm_hold(g->vm, GUEST_HOLD_NS, err);
 		if (!rc)
 			rc = check_held(g, m, err);
 		if (rc != AGAIN)
@@ -274,7 +274,7 @@ static int try_hold(struct guest *g, const struct sym_mem *mem, u64 deadline, co
 
 	rc = find_image(g, mem, &loc, deadline, err);
 	if (!rc)
-		rc = vm_hold(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
+		rc = vm_hold(g->vm, GUEST_HOLD_NS, err);
 	if (rc)
 		return rc;
 	/* an image that is being unpacked or moved may be damaged */

@@ -25,32 +25,16 @@
 #include <string.h>
 #include <time.h>
 
-#define CAME_MAX     4 /* there is one; a guest could have more and more */
-#define LATE_STOP_NS (50 * NSEC_PER_MSEC)
+#define CAME_MAX 4 /* there is one; a guest could have more and more */
 
 void guest_sleep_ns(u64 ns)
 {
-	struct timespec ts = timespec_of(ns);
-
-	while (nanosleep(&ts, &ts) && errno == EINTR)
-		;
+	sleep_ns(ns);
 }
 
 int guest_pause(struct guest *g, struct err *err)
 {
-	u64 deadline = monotonic_ns() + GUEST_PAUSE_NS;
-	bool late = false;
-	int rc;
-
-	for (;;) {
-		rc = vm_pause(g->vm, GUEST_PAUSE_TIMEOUT_NS, err);
-		late |= rc == -ETIMEDOUT;
-		/* a try that was given up may stop the guest yet, until its VMM comes to that as well */
-		if ((rc != -ETIMEDOUT && (rc != -EBUSY || !late)) || monotonic_ns() >= deadline)
-			return rc;
-		if (rc == -EBUSY)
-			guest_sleep_ns(LATE_STOP_NS);
-	}
+	return vm_pause(g->vm, GUEST_PAUSE_NS, err);
 }
 
 int guest_read(struct guest *g, u64 addr, void *buf, size_t len, struct err *err)
@@ -326,6 +310,8 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	g->window_limit_ns = opts->window_limit_ns ? opts->window_limit_ns : GUEST_WINDOW_LIMIT_NS;
 	g->ring_bytes = opts->ring_bytes ? opts->ring_bytes : GUEST_RING_BYTES;
 	rc = vm_attach(target, &g->vm, err);
+	if (!rc)
+		vm_set_window_limit(g->vm, g->window_limit_ns);
 	/* the journal first: its lock keeps another daemon, and another attach of ours, away */
 	if (!rc)
 		rc = journal_open(opts->state_dir, vm_pid(g->vm), vm_pid_start_time(g->vm),

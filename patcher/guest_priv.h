@@ -13,10 +13,10 @@
 struct graph;
 struct text_change;
 
-#define GUEST_WINDOW_LIMIT_NS  (10 * NSEC_PER_MSEC)
-#define GUEST_RING_BYTES       (4u << 20)
-#define GUEST_PAUSE_TIMEOUT_NS NSEC_PER_SEC
-#define GUEST_PAUSE_NS         (10 * NSEC_PER_SEC)
+#define GUEST_WINDOW_LIMIT_NS (10 * NSEC_PER_MSEC)
+#define GUEST_RING_BYTES      (4u << 20)
+#define GUEST_HOLD_NS         NSEC_PER_SEC /* one try, of a guest that boots */
+#define GUEST_PAUSE_NS        (10 * NSEC_PER_SEC)
 
 /* The agent as it lies in the guest. */
 struct guest_agent {
@@ -75,7 +75,7 @@ struct guest {
 void guest_sleep_ns(u64 ns);
 
 /**
- * guest_pause - vm_pause() for as long as a busy host may need: again for GUEST_PAUSE_NS
+ * guest_pause - vm_pause() for as long as a busy host may need: GUEST_PAUSE_NS
  *
  * What is to be given back must not stay in the guest because its VMM had no CPU for a second.
  * Context: guest lock held, no window open; some 11 s at most, as far as the VMM answers. Return: as vm_pause(). Undo: vm_resume().

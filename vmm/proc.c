@@ -191,6 +191,18 @@ int proc_stat(pid_t pid, pid_t tid, char *state_ret, u64 *start_ret)
 	return proc_stat_parse(text, state_ret, start_ret) ? 0 : -ESRCH;
 }
 
+void proc_comm(pid_t pid, pid_t tid, char *buf, size_t cap)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%d/comm", (int)pid, (int)tid);
+	if (read_text(path, buf, cap) < 0)
+		buf[0] = '\0';
+	buf[strcspn(buf, "\n")] = '\0';
+	for (char *p = buf; *p; p++)
+		*p = isprint((unsigned char)*p) ? *p : '?';
+}
+
 static int by_number(const void *a, const void *b)
 {
 	pid_t x = *(const pid_t *)a;

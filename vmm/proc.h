@@ -43,6 +43,9 @@ void proc_maps_deinit(struct proc_maps *maps);
 /** proc_stat - state and start time of a process (@tid 0) or of one of its threads; -ESRCH */
 must_check int proc_stat(pid_t pid, pid_t tid, char *state_ret, u64 *start_ret);
 
+/** proc_comm - name of a thread, printable; "" when it cannot be read */
+void proc_comm(pid_t pid, pid_t tid, char *buf, size_t cap);
+
 /** proc_threads - all threads, ascending. Return: 0; -ESRCH; -ENOMEM. */
 must_check int proc_threads(pid_t pid, struct vm_threads *ret);
 void proc_threads_deinit(struct vm_threads *t);

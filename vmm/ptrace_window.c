@@ -5,9 +5,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "vmm/proc.h"
 #include "vmm/regs_x86.h"
+#include "vmm/vm_ops.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -15,8 +15,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #define POLL_NS     10000 /* between the first looks at threads that have not stopped yet */
 #define POLLS_FIRST 5
@@ -28,6 +31,8 @@
  */
 #define ORDER_SPIN_NS (2 * NSEC_PER_MSEC)
 #define MAX_ROUNDS    64 /* of looking for threads that were created meanwhile */
+#define STUCK_PART    4 /* of the time to stop: what is in state D then is not waited for */
+#define END_NS        NSEC_PER_SEC /* for a thread that is ending */
 
 enum window_cmd {
 	CMD_NONE,
@@ -38,6 +43,8 @@ enum window_cmd {
 
 struct tracee {
 	pid_t tid;
+	char state; /* as proc(5) has it, when last looked at */
+	u64 run_ns; /* and how long it had run; 0: not looked at */
 	bool stopped;
 	bool in_kvm_run;
 	int sig; /* the signal it was about to take; given back on detach */
@@ -48,6 +55,7 @@ struct ptrace_window {
 	pthread_mutex_t lock;
 	pthread_cond_t cond; /* ordered or done changed */
 	pthread_t thread;
+	pid_t thread_tid;
 	bool thread_runs;
 
 	/* the order and its answer, under lock */
@@ -58,7 +66,7 @@ struct ptrace_window {
 	struct err err;
 	const struct vm_threads *only;
 	u64 timeout_ns;
-	u64 started_ns;
+	u64 started_ns; /* 0: nobody was asked to stop */
 
 	/* the tracer thread's own while it works */
 	struct tracee *tracee;
@@ -102,11 +110,10 @@ static bool known(const struct ptrace_window *w, pid_t tid)
  * The number of a thread that ended may be somebody else's by now; one that is seized stays what it is. What turns out
  * to be none of the VMM's was only seized, not stopped, and is let go when this thread ends after the failure.
  */
-static int check_seized(struct ptrace_window *w, pid_t tid)
+static int check_seized(struct ptrace_window *w, pid_t tid, char *state_ret)
 {
-	char state;
 	u64 start;
-	int rc = proc_stat(w->pid, tid, &state, &start);
+	int rc = proc_stat(w->pid, tid, state_ret, &start);
 
 	if (!rc || (rc == -ESRCH && w->only))
 		return rc;
@@ -120,6 +127,7 @@ static int check_seized(struct ptrace_window *w, pid_t tid)
 
 static int seize(struct ptrace_window *w, pid_t tid)
 {
+	char state;
 	int rc;
 
 	if (w->n == w->cap) {
@@ -139,14 +147,14 @@ static int seize(struct ptrace_window *w, pid_t tid)
 			       "cannot stop thread %d of process %d (does a debugger hold it?): %s",
 			       (int)tid, (int)w->pid, strerror(errno));
 	}
-	rc = check_seized(w, tid);
+	rc = check_seized(w, tid, &state);
 	if (!rc)
-		w->tracee[w->n++] = (struct tracee){ .tid = tid };
+		w->tracee[w->n++] = (struct tracee){ .tid = tid, .state = state };
 	return rc;
 }
 
 /* Looks at one thread that was told to stop: true when nothing is left to wait for. */
-static bool settled(struct tracee *t)
+static bool settled(const struct ptrace_window *w, struct tracee *t)
 {
 	int status;
 	pid_t r = waitpid(t->tid, &status, __WALL | WNOHANG);
@@ -165,8 +173,83 @@ static bool settled(struct tracee *t)
 	 * is a signal on its way to the thread: stopped just as well, and the signal is not ours to eat.
 	 */
 	t->sig = status >> 16 == PTRACE_EVENT_STOP ? 0 : WSTOPSIG(status);
-	t->in_kvm_run = regs_in_kvm_run(t->tid);
+	t->in_kvm_run = !w->only && regs_in_kvm_run(t->tid);
 	return true;
+}
+
+static void look_at_state(const struct ptrace_window *w, struct tracee *t)
+{
+	u64 start;
+
+	if (proc_stat(w->pid, t->tid, &t->state, &start))
+		t->state = '?'; /* it ends */
+}
+
+static const char *why(char state)
+{
+	switch (state) {
+	case 'D':
+		return "it waits in the host's kernel, as for storage, or is frozen";
+	case 'R':
+		return "the host is overloaded, or its CPU quota is used up";
+	default:
+		return "it does not leave the host's kernel";
+	}
+}
+
+/* @t is one of @left that do not stop. */
+static int did_not_stop(struct ptrace_window *w, const struct tracee *t, size_t left)
+{
+	char name[32], others[40] = "";
+
+	proc_comm(w->pid, t->tid, name, sizeof(name));
+	if (left > 1)
+		snprintf(others, sizeof(others), " and %zu others", left - 1);
+	return err_set(&w->err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
+		       "thread %d (%s)%s of process %d did not stop in %llu ms; state %c: %s",
+		       (int)t->tid, name, others, (int)w->pid,
+		       (unsigned long long)(w->timeout_ns / NSEC_PER_MSEC), t->state,
+		       why(t->state));
+}
+
+/* In state D now as it was at the first look, and has not run in between. */
+static bool is_stuck(const struct ptrace_window *w, struct tracee *t)
+{
+	u64 ns;
+
+	look_at_state(w, t);
+	if (t->state != 'D' || proc_run_ns(w->pid, t->tid, &ns))
+		return t->state == 'D';
+	if (t->run_ns && t->run_ns != ns)
+		t->state = 'R';
+	t->run_ns = ns;
+	return t->state == 'D';
+}
+
+/*
+ * A thread that sleeps so that no signal wakes it cannot stop, and nobody is to stand still for that. It is waited for
+ * while all others run.
+ */
+static int wait_awake(struct ptrace_window *w, u64 deadline)
+{
+	for (;;) {
+		struct tracee *stuck = NULL;
+		size_t left = 0;
+
+		for (size_t i = 0; i < w->n; i++) {
+			struct tracee *t = &w->tracee[i];
+
+			if (t->state == 'D' && is_stuck(w, t)) {
+				stuck = t;
+				left++;
+			}
+		}
+		if (!left)
+			return 0;
+		if (monotonic_ns() >= deadline)
+			return did_not_stop(w, stuck, left);
+		sleep_ns(POLL_MAX_NS);
+	}
 }
 
 /* Drops what ended; returns how many. */
@@ -186,29 +269,38 @@ static size_t compact(struct ptrace_window *w)
 static int wait_stopped(struct ptrace_window *w, size_t from, u64 deadline)
 {
 	struct timespec pause = { 0, POLL_NS };
+	u64 patient_until = deadline - w->timeout_ns + w->timeout_ns / STUCK_PART;
 
 	for (u32 looks = 1;; looks++) {
+		struct tracee *stuck = NULL;
 		size_t left = 0;
+		u64 now;
 
 		for (size_t i = from; i < w->n; i++) {
 			struct tracee *t = &w->tracee[i];
 
-			if (t->tid && !t->stopped && !settled(t))
+			if (t->tid && !t->stopped && !settled(w, t)) {
+				stuck = t;
 				left++;
+			}
 		}
 		if (left == 0)
 			return 0;
-		if (monotonic_ns() >= deadline)
-			return err_set(&w->err, -ETIMEDOUT, ERR_PAUSE_TIMEOUT, 0,
-				       "%zu of %zu threads of process %d did not stop in time",
-				       left, w->n, (int)w->pid);
+		now = monotonic_ns();
+		if (now >= patient_until)
+			look_at_state(w, stuck);
+		if (now >= deadline || (now >= patient_until && stuck->state == 'D'))
+			return did_not_stop(w, stuck, left);
 		nanosleep(&pause, NULL);
 		if (looks >= POLLS_FIRST && pause.tv_nsec < POLL_MAX_NS)
 			pause.tv_nsec *= 2;
 	}
 }
 
-/* Seizing does not stop a thread: all are seized first, so that the window begins late. */
+/*
+ * Seizing does not stop a thread: all are seized first, so that the window begins late. Nobody has been asked to stop
+ * before @deadline; for how long they may then be held begins with the first who is.
+ */
 static int stop_threads(struct ptrace_window *w, const struct vm_threads *t, u64 deadline)
 {
 	size_t from = w->n;
@@ -224,11 +316,15 @@ static int stop_threads(struct ptrace_window *w, const struct vm_threads *t, u64
 		if (rc < 0 && rc != -ESRCH)
 			return rc;
 	}
-	if (w->started_ns == 0)
+	if (w->started_ns == 0) {
+		rc = wait_awake(w, deadline);
+		if (rc < 0)
+			return rc;
 		w->started_ns = monotonic_ns();
+	}
 	for (size_t i = from; i < w->n; i++)
 		ptrace(PTRACE_INTERRUPT, w->tracee[i].tid, NULL, NULL);
-	rc = wait_stopped(w, from, deadline);
+	rc = wait_stopped(w, from, w->started_ns + w->timeout_ns);
 	if (rc < 0)
 		return rc;
 	if (compact(w) && w->only)
@@ -304,7 +400,10 @@ static void *tracer(void *arg)
 	prctl(PR_SET_NAME, "hvf-ptrace");
 	/* the default of 50 us would be most of a window */
 	prctl(PR_SET_TIMERSLACK, 1);
+	/* it runs in windows alone, and those that it lets go first must not have the others wait for it */
+	(void)setpriority(PRIO_PROCESS, 0, VM_WINDOW_NICE);
 	pthread_mutex_lock(&w->lock);
+	w->thread_tid = gettid();
 	while (stay) {
 		if (w->n) { /* a window is open: what comes next comes soon */
 			pthread_mutex_unlock(&w->lock);
@@ -345,6 +444,18 @@ static int start_thread(struct ptrace_window *w)
 	return -rc;
 }
 
+/*
+ * A thread is joined before it has let go of its tracees (kernel/exit.c do_exit(), v6.12: exit_mm() before
+ * exit_notify()), and is found no more after that.
+ */
+static void wait_ended(pid_t tid)
+{
+	u64 deadline = monotonic_ns() + END_NS;
+
+	while (!syscall(SYS_tgkill, getpid(), tid, 0) && monotonic_ns() < deadline)
+		sleep_ns(POLL_NS);
+}
+
 static int order(struct ptrace_window *w, enum window_cmd cmd, struct err *err)
 {
 	int rc;
@@ -366,6 +477,7 @@ static int order(struct ptrace_window *w, enum window_cmd cmd, struct err *err)
 	pthread_mutex_unlock(&w->lock);
 	if (rc < 0 || cmd == CMD_QUIT) { /* it ends after these: see do_pause() */
 		pthread_join(w->thread, NULL);
+		wait_ended(w->thread_tid);
 		w->thread_runs = false;
 	}
 	return rc;
@@ -416,12 +528,7 @@ int ptrace_window_pause(struct ptrace_window *w, const struct vm_threads *only, 
 	w->only = only && only->n ? only : NULL;
 	w->timeout_ns = timeout_ns;
 	rc = order(w, CMD_PAUSE, err);
-	if (rc == 0) {
-		*started_ns_ret = w->started_ns;
-		return 0;
-	}
-	if (rc == -ETIMEDOUT)
-		log_warn("process %d: a stop window timed out", (int)w->pid);
+	*started_ns_ret = w->started_ns;
 	return rc;
 }
 

@@ -20,9 +20,11 @@ void ptrace_window_destroy(struct ptrace_window *w);
 /**
  * ptrace_window_pause - stop threads
  * @only:         the threads wanted; NULL or empty for all of the process, new ones too
- * @started_ns_ret: when the first one was asked to stop
+ * @timeout_ns:   for how long those that stopped may stand for others; as long again they are waited for while all run,
+ *                where one is in state D and could not stop. Who gets into D later is not waited for.
+ * @started_ns_ret: when the first one was asked to stop; 0: none was
  *
- * Return: 0; -ETIMEDOUT, none left stopped; -ESRCH the process or, with @only, one of the threads is
+ * Return: 0; -ETIMEDOUT, none left stopped, all let go; -ESRCH the process or, with @only, one of the threads is
  * gone; -EACCES another tracer (a debugger) has it, or no permission.
  */
 must_check int ptrace_window_pause(struct ptrace_window *w, const struct vm_threads *only,
@@ -34,7 +36,7 @@ must_check int ptrace_window_resume(struct ptrace_window *w, struct err *err);
 /**
  * ptrace_window_vcpus - those of the stopped threads that the stop took out of ioctl(KVM_RUN)
  *
- * Context: a window is open. Return: 0; -ENOMEM.
+ * Context: a window of all threads is open; of one of chosen threads none is known. Return: 0; -ENOMEM.
  */
 must_check int ptrace_window_vcpus(const struct ptrace_window *w, struct vm_threads *ret);
 

@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -171,6 +172,7 @@ _Noreturn void tcg_child_run(int sock, int lock, const char *path)
 	setsid();
 	prctl(PR_SET_NAME, "hvf-tcg-window");
 	prctl(PR_SET_TIMERSLACK, 1); /* sleeps of some microseconds, while the guest stands still */
+	(void)setpriority(PRIO_PROCESS, 0, VM_WINDOW_NICE);
 	for (size_t i = 0; path[i] && i < sizeof(stub_path) - 1; i++)
 		stub_path[i] = path[i];
 	gdb.fd = -1;

@@ -353,21 +353,27 @@ int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t len, struct
 	return 0;
 }
 
-int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err)
+/* 1: it is held already. */
+static int may_stop(const struct vm *vm, struct err *err)
 {
-	int rc;
-
 	if (vm->held)
-		return vm_alive(vm) ? 0 : vm_gone(vm, err);
+		return vm_alive(vm) ? 1 : vm_gone(vm, err);
 	if (vm->window_open)
 		return err_set(err, -EALREADY, ERR_CONFLICT, 0, "a stop window is open already");
-	if (!vm_alive(vm))
-		return vm_gone(vm, err);
+	return vm_alive(vm) ? 0 : vm_gone(vm, err);
+}
+
+int vm_pause(struct vm *vm, u64 patience_ns, struct err *err)
+{
+	int rc = may_stop(vm, err);
+
+	if (rc)
+		return rc < 0 ? rc : 0;
 	vm->window_write_ns = vm->window_write_n = 0;
-	vm->window_start_ns = monotonic_ns();
-	rc = vm->ops->pause(vm, timeout_ns, err);
+	rc = vm_stop(vm, patience_ns, err);
+	vm->window_open = rc == 0;
 	if (rc == 0)
-		vm->window_open = true;
+		vm_raise(vm);
 	return rc;
 }
 
@@ -382,6 +388,7 @@ int vm_resume(struct vm *vm, struct err *err)
 		return err_set(err, -EINVAL, ERR_CONFLICT, 0, "no stop window is open");
 	vm->window_end_ns = 0;
 	rc = vm->ops->resume(vm, err);
+	vm_lower(vm);
 	ns = (vm->window_end_ns ? vm->window_end_ns : monotonic_ns()) - vm->window_start_ns;
 	vm->window_open = false;
 	vm->windows.count++;
@@ -396,10 +403,15 @@ int vm_resume(struct vm *vm, struct err *err)
 
 int vm_hold(struct vm *vm, u64 timeout_ns, struct err *err)
 {
-	int rc = vm_pause(vm, timeout_ns, err);
+	u64 held_ns;
+	int rc = may_stop(vm, err);
 
-	vm->held = vm->held || rc == 0;
-	return rc;
+	if (rc == 0)
+		rc = vm_try_stop(vm, timeout_ns, &held_ns, err);
+	if (rc < 0)
+		return rc;
+	vm->window_open = vm->held = true;
+	return 0;
 }
 
 int vm_release(struct vm *vm, struct err *err)

@@ -237,18 +237,29 @@ must_check int vm_write_data(struct vm *vm, gva_t addr, const void *buf, size_t 
 			     struct err *err);
 
 /**
- * vm_pause - stop every vCPU (our stop_machine); vm_resume - let them go on
+ * vm_set_window_limit - for how long windows should be at most, by whoever asks for them; 10 ms when never called
  *
- * KVM: ptrace-interrupts the vCPU threads; if we die the kernel lets them go. TCG: QEMU's gdbstub,
- * held by a child that lets the guest go on if we die. Return: 0, all vCPUs are out;
- * -ETIMEDOUT (vmm.pause_timeout), none left stopped; -ESRCH (vmm.gone); -EBUSY (guest.stopped): the
- * guest was not running, it stays as it was.
+ * So a try to stop vCPUs is given up after twice that, at least 20 ms. Context: no window open.
  */
-must_check int vm_pause(struct vm *vm, u64 timeout_ns, struct err *err);
+void vm_set_window_limit(struct vm *vm, u64 limit_ns);
+
+/**
+ * vm_pause - stop every vCPU (our stop_machine); vm_resume - let them go on
+ * @patience_ns: for how long it is tried
+ *
+ * KVM: ptrace-interrupts the vCPU threads; if we die the kernel lets them go. While one of them is in state D none is
+ * held. Where one does not stop, all go on after a short try, for ten times as long as they were held, before the
+ * next; tries after one that was used up are longer, up to 0.3 s. TCG: QEMU's gdbstub, held by a child that lets the
+ * guest go on if we die. The calling thread goes first on its CPU until vm_resume(), where it may (RLIMIT_NICE).
+ * Return: 0, all vCPUs are out; -ETIMEDOUT (vmm.pause_timeout), none left stopped; -ESRCH (vmm.gone); -EBUSY
+ * (guest.stopped): the guest was not running, it stays as it was.
+ */
+must_check int vm_pause(struct vm *vm, u64 patience_ns, struct err *err);
 must_check int vm_resume(struct vm *vm, struct err *err);
 
 /**
- * vm_hold - as vm_pause(), and vm_pause() and vm_resume() leave it at that until vm_release()
+ * vm_hold - as vm_pause(), in one try, and vm_pause() and vm_resume() leave it at that until vm_release()
+ * @timeout_ns: of that try, for which some vCPUs may be held in vain
  *
  * For what takes more than one window while nothing in the guest may go on: tracing from boot. If we die,
  * the guest runs on. Not counted as a stop window. Return: as vm_pause(); vm_release(): as vm_resume().

@@ -16,8 +16,11 @@ struct vm_threads;
 
 /* Limits that keep a lying VMM or guest from costing us without end. */
 #define VM_MAX_RAM   64 /* regions of RAM */
-#define VM_MAX_VCPUS 512
+#define VM_MAX_VCPUS 4096 /* the most that CONFIG_KVM_MAX_NR_VCPUS can be on x86-64 */
 #define VM_TLB_SLOTS 256
+
+/* Of threads that work while a stop window is open; where we may (RLIMIT_NICE). */
+#define VM_WINDOW_NICE (-15)
 
 /* A region of guest RAM and where the VMM has it. */
 struct ram_region {
@@ -63,12 +66,16 @@ struct vm {
 	int levels; /* 0 before vm_set_root() */
 	struct vm_tlb tlb[VM_TLB_SLOTS];
 	struct vm_windows windows;
-	u64 window_start_ns; /* set by the pause hook just before the first vCPU is asked to stop */
+	/* set by the pause hook just before the first vCPU is asked to stop, also when it fails; 0: none was */
+	u64 window_start_ns;
+	u64 window_limit_ns; /* see vm_set_window_limit() */
 	u64 window_write_ns, window_write_n; /* of the window that is open: for writing text */
 	u64 window_end_ns; /* may be set by the resume hook; else its return counts */
 	bool window_open;
 	bool held; /* it stays open until vm_release() */
 	bool ram_guessed; /* see vm_ram_guessed() */
+	pid_t raised; /* the thread that opened the window, if it goes first meanwhile; 0: it does not */
+	int nice_before;
 	bool has_spare; /* the last of ram[] is no RAM, but vm_spare() */
 	u64 spare_gpa; /* where it is, or would be; 0: the VMM has none */
 	struct vm_console *console; /* NULL: none is offered */
@@ -87,7 +94,10 @@ struct vm_ops {
 	void (*detach)(struct vm *vm);
 	/* required; never VM_GONE by mistake: the wrapper has seen the process alive */
 	enum vm_state (*state)(struct vm *vm);
-	/* required; all vCPUs are out on 0, none is left stopped on failure */
+	/*
+	 * required; one try: all vCPUs are out on 0, none is left stopped on failure. -ETIMEDOUT: after having held
+	 * some for @timeout_ns, or not having begun in that time
+	 */
 	int (*pause)(struct vm *vm, u64 timeout_ns, struct err *err);
 	/* required; a window is open; it is closed afterwards also on failure */
 	int (*resume)(struct vm *vm, struct err *err);
@@ -121,6 +131,21 @@ int vm_gone(const struct vm *vm, struct err *err);
  * Return: 0; -ENOENT (target.no_process); -EACCES (target.permission).
  */
 int vm_open_process(struct vm *vm, pid_t pid, struct err *err);
+
+/* stop.c */
+
+/**
+ * vm_try_stop - one try to stop the vCPUs, for at most @timeout_ns; *held_ns_ret: how long some were held in vain
+ * vm_stop - tries, with rests in between, until one succeeds or @patience_ns is over
+ *
+ * Context: alive, no window open. Return: as vm_pause().
+ */
+must_check int vm_try_stop(struct vm *vm, u64 timeout_ns, u64 *held_ns_ret, struct err *err);
+must_check int vm_stop(struct vm *vm, u64 patience_ns, struct err *err);
+
+/** vm_raise / vm_lower - the calling thread goes first on its CPU while a window is open, where it may */
+void vm_raise(struct vm *vm);
+void vm_lower(struct vm *vm);
 
 /* spare.c */
 

@@ -98,6 +98,15 @@ class Activation(TestCase):
         section = re.search(r"^# UNDER A SERVICE MANAGER\n(.*?)^# ", manual, re.M | re.S).group(1)
         self.assertEqual(set(re.findall(r"CAP_\w+", section)), has)
 
+    def test_windows_go_first(self):
+        """The unit and a container let threads that hold a window go first, as far as those want to."""
+        header = (TOP / "vmm/vm_ops.h").read_text()
+        want = int(re.search(r"#define VM_WINDOW_NICE \((-\d+)\)", header).group(1))
+        unit = (TOP / "packaging/systemd/hvftraced.service").read_text()
+        self.assertIn(f"\nLimitNICE={want}\n", unit)
+        # setrlimit(2): 20 - nice
+        self.assertIn(f" --ulimit nice={20 - want} ", (TOP / "packaging/README.md").read_text())
+
     def test_address_families(self):
         """The unit leaves every kind of socket that the daemon makes; which those are, its sources say."""
         unit = (TOP / "packaging/systemd/hvftraced.service").read_text()
