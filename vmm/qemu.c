@@ -8,13 +8,10 @@
 #include "vmm/qemu_impl.h"
 
 #include "base/cleanup.h"
-#include "base/clock.h"
-#include "base/log.h"
 #include "vmm/mtree.h"
 #include "vmm/proc.h"
 #include "vmm/ptrace_window.h"
 #include "vmm/qmp.h"
-#include "vmm/regs_x86.h"
 #include "vmm/tcg_window.h"
 
 #include <errno.h>
@@ -23,110 +20,6 @@
 #include <sys/socket.h>
 
 #define MAX_BACKENDS 64
-
-/*
- * A domain that has ended is not the VMM's end yet. A QEMU that ends closes its sockets a moment before its process is
- * gone.
- */
-static int qmp_failed(struct vm *vm, int rc, struct err *err)
-{
-	struct pollfd p = { .fd = vm->pidfd, .events = POLLIN };
-
-	if (rc == -ESRCH && poll(&p, 1, 500) == 0)
-		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
-			       "QEMU %d closed the monitor connection", (int)vm->pid);
-	if (rc == -ESRCH || !vm_alive(vm))
-		return vm_gone(vm, err);
-	return rc;
-}
-
-/*
- * Is it only that the monitor is away, or busy with something long (a dump, a migration)? That is
- * no failure where the process can tell, and under KVM nothing else is needed of the monitor.
- */
-static bool is_away(const struct vm *vm, int rc, struct err *err)
-{
-	bool away = rc == -ENOTCONN || (rc == -ETIMEDOUT && vm->accel == VM_ACCEL_KVM);
-
-	if (away && err)
-		*err = (struct err){ 0 };
-	return away;
-}
-
-int qemu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	json_t *list = NULL;
-	size_t n;
-	size_t i;
-	json_t *c;
-	int rc = qmp_command(priv->q, "query-cpus-fast", NULL, &list, QEMU_QMP_NS, err);
-
-	if (rc < 0)
-		return rc;
-	n = json_array_size(list);
-	if (n == 0 || n > VM_MAX_VCPUS) {
-		json_decref(list);
-		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0, "QEMU says it has %zu vCPUs", n);
-	}
-	ret->n = 0;
-	ret->tid = calloc(n, sizeof(*ret->tid));
-	json_array_foreach(list, i, c)
-	{
-		pid_t tid = (pid_t)json_integer_value(json_object_get(c, "thread-id"));
-		bool dup = false;
-
-		/* one thread may run all of them (-accel tcg,thread=single) */
-		for (size_t k = 0; ret->tid && k < ret->n; k++)
-			dup = dup || ret->tid[k] == tid;
-		if (ret->tid && !dup && tid > 0)
-			ret->tid[ret->n++] = tid;
-	}
-	json_decref(list);
-	vm->n_vcpus = (u32)n;
-	if (!ret->tid)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for threads");
-	return 0;
-}
-
-/* From QEMU's own numbers to ours, where it lives in another pid namespace. */
-static int translate_threads(struct vm *vm, struct vm_threads *t, struct err *err)
-{
-	for (size_t i = 0; i < t->n; i++) {
-		char state;
-		u64 start;
-		pid_t ours;
-
-		if (proc_stat(vm->pid, t->tid[i], &state, &start) == 0)
-			continue;
-		ours = proc_host_tid(vm->pid, t->tid[i]);
-		if (!ours)
-			return vm_alive(vm)
-				       ? err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
-						 "process %d has no thread %d, which QEMU names",
-						 (int)vm->pid, (int)t->tid[i])
-				       : vm_gone(vm, err);
-		t->tid[i] = ours;
-	}
-	return 0;
-}
-
-static int vcpu_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
-{
-	int rc = qemu_threads(vm, ret, err);
-
-	return rc < 0 ? rc : translate_threads(vm, ret, err);
-}
-
-int qemu_host_threads(struct vm *vm, struct vm_threads *ret, struct err *err)
-{
-	int rc = vcpu_threads(vm, ret, err);
-
-	/* the manager in between is away: they cannot be told apart from QEMU's others */
-	if (is_away(vm, rc, err))
-		rc = proc_threads(vm->pid, ret);
-	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
-}
 
 /*
  * What speaks QMP may not be QEMU, or may have been taken over by its guest, and name any process: the one
@@ -370,8 +263,10 @@ int qemu_adopt(struct vm *vm, struct err *err)
 	if (rc < 0)
 		return rc;
 	priv->running = true; /* until QEMU has been asked */
-	if (vm->accel == VM_ACCEL_KVM)
+	if (vm->accel == VM_ACCEL_KVM) {
+		qemu_note_threads(vm);
 		return ptrace_window_create(vm->pid, &priv->ptrace, err);
+	}
 	rc = tcg_window_check(priv->q, vm->pid, err);
 	if (rc < 0)
 		return rc;
@@ -387,6 +282,7 @@ void qemu_detach(struct vm *vm)
 	ptrace_window_destroy(priv->ptrace);
 	tcg_window_destroy(priv->tcg);
 	qmp_close(priv->q);
+	proc_threads_deinit(&priv->vcpus);
 	free(priv);
 	vm->priv = NULL;
 }
@@ -435,124 +331,6 @@ bool qemu_silent(const struct vm *vm)
 	const struct qemu_priv *priv = vm->priv;
 
 	return qmp_silent(priv->q);
-}
-
-/* Whether it runs; an error of QMP is told apart. */
-static int query_running(struct vm *vm, bool *running_ret, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	json_t *value = NULL;
-	int rc = qmp_command(priv->q, "query-status", NULL, &value, QEMU_QMP_NS, err);
-
-	if (rc < 0)
-		return qmp_failed(vm, rc, err);
-	*running_ret = json_is_true(json_object_get(value, "running"));
-	priv->running = *running_ret;
-	json_decref(value);
-	return 0;
-}
-
-/* What can be told without a monitor: as it was when one last spoke, unless the process is stopped. */
-static bool runs_by_process(struct vm *vm)
-{
-	const struct qemu_priv *priv = vm->priv;
-	char state;
-	u64 start;
-
-	return priv->running && proc_stat(vm->pid, 0, &state, &start) == 0 && state != 'T';
-}
-
-enum vm_state qemu_state(struct vm *vm)
-{
-	struct err err = { 0 };
-	bool running = false;
-
-	int rc = query_running(vm, &running, &err);
-
-	if (rc < 0 && !vm_alive(vm))
-		return VM_GONE;
-	if (is_away(vm, rc, &err))
-		running = runs_by_process(vm);
-	else if (rc < 0)
-		log_warn("%s: %s", vm->target, err.msg);
-	return running ? VM_RUNNING : VM_STOPPED;
-}
-
-static int pause_kvm(struct vm *vm, u64 timeout_ns, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	_cleanup_threads_ struct vm_threads t = { 0 };
-	bool running = false;
-	int rc = query_running(vm, &running, err);
-
-	if (is_away(vm, rc, err))
-		running = runs_by_process(vm);
-	else if (rc < 0)
-		return rc;
-	if (!running)
-		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "the guest is not running");
-	rc = vcpu_threads(vm, &t, err); /* asked each time: vCPUs come and go */
-	if (is_away(vm, rc, err))
-		t.n = 0; /* cannot be told apart: all of QEMU's threads stop */
-	else if (rc < 0)
-		return qmp_failed(vm, rc, err);
-	return ptrace_window_pause(priv->ptrace, &t, timeout_ns, &vm->window_start_ns, err);
-}
-
-int qemu_pause(struct vm *vm, u64 timeout_ns, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	int rc;
-
-	if (priv->ptrace)
-		return pause_kvm(vm, timeout_ns, err);
-	rc = tcg_window_pause(priv->tcg, timeout_ns, &vm->window_start_ns, err);
-	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
-}
-
-int qemu_resume(struct vm *vm, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	int rc;
-
-	if (priv->ptrace)
-		return ptrace_window_resume(priv->ptrace, err);
-	rc = tcg_window_resume(priv->tcg, err);
-	vm->window_end_ns = monotonic_ns();
-	/* a manager that is away says nothing of the guest; our own connection was made again, or QEMU is in trouble */
-	if (qmp_fd(priv->q) < 0 && is_away(vm, rc, err)) {
-		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
-		return 0;
-	}
-	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
-}
-
-int qemu_write_text(struct vm *vm, const struct vm_phys_text *text, size_t n, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	int rc;
-
-	if (priv->ptrace)
-		return vm_mem_write_text(vm, text, n, err);
-	rc = tcg_window_write(priv->tcg, text, n, err);
-	return rc < 0 ? qmp_failed(vm, rc, err) : 0;
-}
-
-int qemu_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct err *err)
-{
-	struct qemu_priv *priv = vm->priv;
-	_cleanup_free_ char *text = NULL;
-	int rc;
-
-	if (vcpu >= vm->n_vcpus)
-		return err_set(err, -ENOENT, ERR_NOT_FOUND, 0, "there is no vCPU %u", vcpu);
-	rc = qmp_hmp(priv->q, "info registers", (int)vcpu, &text, QEMU_QMP_NS, err);
-	if (rc < 0)
-		return qmp_failed(vm, rc, err);
-	if (!regs_parse_hmp(text, ret))
-		return err_set(err, -EPROTO, ERR_VMM_PROTOCOL, 0,
-			       "cannot read QEMU's registers of vCPU %u", vcpu);
-	return 0;
 }
 
 const struct vm_ops vm_ops_qemu = {

@@ -4,12 +4,13 @@
  * The hooks are those of struct vm_ops and keep its contract; vm->priv begins with a qemu_priv.
  *
  * A monitor that a manager carries may be away for a while (-ENOTCONN) although QEMU is well. Then
- * the state is told by the process, windows under KVM stop every thread of it, and windows under TCG
- * fail with the transport's error.
+ * the state is told by the process, windows under KVM stop the threads that it named last, or every thread of it where
+ * those cannot be all vCPUs any more, and windows under TCG fail with the transport's error.
  */
 #ifndef VMM_QEMU_IMPL_H
 #define VMM_QEMU_IMPL_H
 
+#include "vmm/proc.h"
 #include "vmm/qmp.h"
 #include "vmm/vm_ops.h"
 
@@ -21,6 +22,7 @@ struct qemu_priv {
 	struct ptrace_window *ptrace; /* KVM */
 	struct tcg_window *tcg;
 	bool running; /* as the monitor last said */
+	struct vm_threads vcpus; /* KVM: likewise, by our numbers; none: not known */
 };
 
 /**
@@ -29,6 +31,9 @@ struct qemu_priv {
  * Also sets vm->n_vcpus. Return: 0; -EPROTO; -ENOMEM; as qmp_command().
  */
 must_check int qemu_threads(struct vm *vm, struct vm_threads *ret, struct err *err);
+
+/** qemu_note_threads - ask for priv->vcpus, so that they are known when the monitor is away later */
+void qemu_note_threads(struct vm *vm);
 
 /**
  * qemu_adopt - with a monitor in priv->q and the process open: accelerator, RAM, stop windows

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /* vmm/qemu.c and tcg_window.c when the monitor's connection is lost where its answer matters. */
+#include "vmm/ptrace_window.h"
 #include "vmm/qemu_impl.h"
 #include "vmm/tcg_window.h"
 
@@ -22,6 +23,9 @@
 
 /* The linker has this called instead: see CMakeLists.txt. */
 int __wrap_tcg_window_resume(struct tcg_window *w, struct err *err);
+int __wrap_ptrace_window_pause(struct ptrace_window *w, const struct vm_threads *only,
+			       u64 timeout_ns, u64 *started_ns_ret, struct err *err);
+int __wrap_proc_count_fds(pid_t pid, const char *prefix);
 
 /* QEMU. What is written by its thread is read when it has answered. */
 static struct {
@@ -34,6 +38,7 @@ static struct {
 	int n_lose;
 	bool listens_no_more; /* after that */
 	int n_cont, n_none;
+	pid_t vcpu[2];
 } qemu;
 
 static struct vm vm;
@@ -77,7 +82,11 @@ static void answer(int fd, const char *got)
 	char value[256] = "{}";
 
 	if (strstr(got, "\"query-status\"")) {
-		snprintf(value, sizeof(value), "{\"status\": \"%s\"}", qemu.status);
+		snprintf(value, sizeof(value), "{\"status\": \"%s\", \"running\": %s}", qemu.status,
+			 strcmp(qemu.status, "running") ? "false" : "true");
+	} else if (strstr(got, "\"query-cpus-fast\"")) {
+		snprintf(value, sizeof(value), "[{\"thread-id\": %d}, {\"thread-id\": %d}]",
+			 (int)qemu.vcpu[0], (int)qemu.vcpu[1]);
 	} else if (strstr(got, "\"query-migrate\"")) {
 		snprintf(value, sizeof(value), "{\"status\": \"%s\"}", qemu.migrates);
 	} else if (strstr(got, "\"query-chardev\"") && qemu.stub < 0) {
@@ -178,6 +187,7 @@ static int teardown(void **state)
 	(void)state;
 	tcg_window_destroy(priv.tcg);
 	qmp_close(priv.q);
+	proc_threads_deinit(&priv.vcpus);
 	shutdown(qemu.listener, SHUT_RDWR);
 	pthread_join(qemu.thread, NULL);
 	close(qemu.listener);
@@ -312,6 +322,122 @@ static void a_stub_is_left(void **state)
 	assert_int_equal(access(qemu.stub_path, F_OK), -1);
 }
 
+/* What the wrapped ones say, and were told. */
+static struct {
+	int fds, n_pauses;
+	bool ended; /* one of the threads that are named */
+	size_t n;
+	pid_t tid[2];
+} kvm;
+
+int __wrap_proc_count_fds(pid_t pid, const char *prefix)
+{
+	assert_int_equal(pid, getpid());
+	assert_string_equal(prefix, "anon_inode:kvm-vcpu:");
+	return kvm.fds;
+}
+
+int __wrap_ptrace_window_pause(struct ptrace_window *w, const struct vm_threads *only,
+			       u64 timeout_ns, u64 *started_ns_ret, struct err *err)
+{
+	(void)w;
+	(void)timeout_ns;
+	(void)started_ns_ret;
+	kvm.n_pauses++;
+	kvm.n = only ? only->n : 0;
+	for (size_t i = 0; i < kvm.n && i < ARRAY_SIZE(kvm.tid); i++)
+		kvm.tid[i] = only->tid[i];
+	return kvm.n && kvm.ended ? err_set(err, -ESRCH, ERR_VMM_GONE, 0, "ended") : 0;
+}
+
+static void *wait_for_end(void *arg)
+{
+	char c;
+
+	qemu.vcpu[1] = gettid();
+	(void)!write(((int *)arg)[3], "x", 1);
+	(void)!read(((int *)arg)[0], &c, 1);
+	return NULL;
+}
+
+static void pause_two(bool both)
+{
+	assert_int_equal(qemu_pause(&vm, SECOND, NULL), 0);
+	assert_int_equal(kvm.n, both ? 2 : 0);
+	if (both)
+		assert_memory_equal(kvm.tid, qemu.vcpu, sizeof(kvm.tid));
+}
+
+static void threads_are(size_t n)
+{
+	struct vm_threads t = { 0 };
+
+	assert_int_equal(qemu_host_threads(&vm, &t, NULL), 0);
+	if (n)
+		assert_int_equal(t.n, n);
+	else
+		assert_true(t.n > 2);
+	proc_threads_deinit(&t);
+}
+
+/* Of the monitor that is away: what it said last holds as long as there are as many vCPUs. */
+static void vcpus_that_are_known(void **state)
+{
+	char ptrace;
+	pthread_t thread[2];
+	int ends[4];
+	char c;
+
+	(void)state;
+	vm.accel = VM_ACCEL_KVM;
+	priv.ptrace = (struct ptrace_window *)(void *)&ptrace;
+	memset(&kvm, 0, sizeof(kvm));
+	qemu.vcpu[0] = gettid();
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(pipe(ends + 2), 0);
+	for (size_t i = 0; i < 2; i++) { /* the second is a vCPU */
+		assert_int_equal(pthread_create(&thread[i], NULL, wait_for_end, ends), 0);
+		assert_int_equal(read(ends[2], &c, 1), 1);
+	}
+	pause_two(true);
+	threads_are(2);
+	lose("query-status", 1, true);
+	kvm.fds = 2;
+	pause_two(true);
+	pause_two(true);
+	threads_are(2);
+	kvm.fds = 3; /* plugged in */
+	threads_are(0);
+	pause_two(false);
+	kvm.fds = 2; /* and out: which ones are left is not known any more */
+	pause_two(false);
+	assert_int_equal(write(ends[1], "xx", 2), 2);
+	for (size_t i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		close(ends[i]);
+}
+
+/* Plugged out and in again while the monitor is away. */
+static void a_vcpu_that_ended(void **state)
+{
+	char ptrace;
+
+	(void)state;
+	vm.accel = VM_ACCEL_KVM;
+	priv.ptrace = (struct ptrace_window *)(void *)&ptrace;
+	memset(&kvm, 0, sizeof(kvm));
+	kvm.fds = 1;
+	qemu.vcpu[0] = qemu.vcpu[1] = gettid(); /* one thread of both */
+	qemu_note_threads(&vm);
+	lose("query-status", 1, true);
+	kvm.ended = true;
+	pause_two(false);
+	assert_int_equal(kvm.n_pauses, 2);
+	pause_two(false);
+	assert_int_equal(kvm.n_pauses, 3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -320,6 +446,7 @@ int main(void)
 		TEST(whether_it_leaves),    TEST(a_monitor_that_is_no_more),
 		TEST(the_end_of_a_window),  TEST(a_guest_that_is_let_go_on),
 		TEST(a_stub_is_taken_down), TEST(a_stub_is_left),
+		TEST(vcpus_that_are_known), TEST(a_vcpu_that_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
