@@ -20,6 +20,8 @@
 #include <sys/socket.h>
 
 #define MAX_BACKENDS 64
+/* What is asked at a time is asked faster than that; who else wants the monitor waits no longer. */
+#define IDLE_NS (250 * NSEC_PER_MSEC)
 
 /*
  * What speaks QMP may not be QEMU, or may have been taken over by its guest, and name any process: the one
@@ -215,7 +217,9 @@ static int qemu_attach(struct vm *vm, const char *path, struct err *err)
 	rc = qmp_open(path, QEMU_QMP_NS, &priv->q, err);
 	if (rc == 0)
 		rc = find_process(vm, err);
-	return rc < 0 ? rc : qemu_adopt(vm, err);
+	if (rc == 0)
+		rc = qemu_adopt(vm, err);
+	return rc < 0 ? rc : qmp_share(priv->q, IDLE_NS, err);
 }
 
 /*
@@ -293,7 +297,7 @@ void qemu_detach(struct vm *vm)
  */
 static bool nobody_to_ask(const struct qemu_priv *priv, const struct err *err)
 {
-	return qmp_fd(priv->q) < 0 || err->code == ERR_TARGET_NO_SOCKET ||
+	return qmp_is_carried(priv->q) || err->code == ERR_TARGET_NO_SOCKET ||
 	       err->code == ERR_TARGET_NOT_VMM;
 }
 
@@ -313,7 +317,7 @@ enum vm_leaving qemu_leaves(struct vm *vm)
 	int rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, &err);
 
 	/* a connection that was lost is made again with the next command */
-	if (rc == -ENOTCONN && qmp_fd(priv->q) >= 0)
+	if (rc == -ENOTCONN && !qmp_is_carried(priv->q))
 		rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, &err);
 	if (rc)
 		return rc == -ETIMEDOUT || (rc == -ENOTCONN && !nobody_to_ask(priv, &err))

@@ -258,7 +258,7 @@ int qemu_resume(struct vm *vm, struct err *err)
 	rc = tcg_window_resume(priv->tcg, err);
 	vm->window_end_ns = monotonic_ns();
 	/* a manager that is away says nothing of the guest; our own connection was made again, or QEMU is in trouble */
-	if (qmp_fd(priv->q) < 0 && is_away(vm, rc, err)) {
+	if (qmp_is_carried(priv->q) && is_away(vm, rc, err)) {
 		log_warn("%s: whether it runs after a window cannot be asked", vm->target);
 		return 0;
 	}

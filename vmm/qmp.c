@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* QMP client. See qmp.h. */
 #define LOG_PREFIX "qmp"
-#include "vmm/qmp.h"
+#include "vmm/qmp_impl.h"
 
-#include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,41 +10,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 
 #define READ_BYTES 65536
 #define DYING_MS   500
 #define LOOK_NS    (5 * NSEC_PER_MSEC) /* for what has come, and is to be read */
-
-enum phase {
-	PHASE_GREETING, /* connected */
-	PHASE_GREETED,
-	PHASE_READY /* the mode for commands was asked for */
-};
-
-struct qmp {
-	const struct qmp_transport *via; /* NULL: the socket @fd */
-	void *via_arg;
-	const struct qmp_peer *peer; /* NULL: a connection that was lost is not made again */
-	void *peer_arg;
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	pthread_mutex_t lock; /* all below: a command and its answer */
-	int fd;
-	enum phase phase;
-	struct buf in; /* bytes not yet taken as messages */
-	struct qmp_scan scan; /* of the message that @in begins with */
-	u64 id; /* of the last command; answers to others are dropped */
-	bool owed; /* the answer to it; until that comes no other command is sent */
-	bool dead;
-	atomic_bool
-		silent; /* the last command got no answer in time, or there is no connection for one */
-};
 
 /* 0 when @events came; -ETIMEDOUT. */
 static int wait_fd(int fd, short events, u64 deadline)
@@ -110,8 +82,7 @@ static int fill(struct qmp *q, u64 deadline, struct err *err)
 	return 0;
 }
 
-/* The next message, event or answer. */
-static int next_message(struct qmp *q, u64 deadline, json_t **ret, struct err *err)
+int qmp_next_message(struct qmp *q, u64 deadline, json_t **ret, struct err *err)
 {
 	for (;;) {
 		ssize_t len = qmp_scan_object(&q->scan, q->in.data, q->in.len);
@@ -268,7 +239,7 @@ static int await_answer(struct qmp *q, const char *command, json_t **ret, u64 de
 	do {
 		json_t *msg = NULL;
 
-		rc = next_message(q, deadline, &msg, err);
+		rc = qmp_next_message(q, deadline, &msg, err);
 		if (rc < 0)
 			return rc;
 		rc = take_answer(q, msg, command, ret, err);
@@ -286,7 +257,7 @@ static int await_greeting(struct qmp *q, u64 deadline, struct err *err)
 	int rc;
 
 	while (q->phase == PHASE_GREETING) {
-		rc = next_message(q, deadline, &msg, err);
+		rc = qmp_next_message(q, deadline, &msg, err);
 		if (rc < 0)
 			return rc;
 		/* an event may come first when the guest has just changed its state */
@@ -301,6 +272,13 @@ static int await_greeting(struct qmp *q, u64 deadline, struct err *err)
 			return timed_out(err);
 	}
 	return 0;
+}
+
+void qmp_drop_fd(struct qmp *q)
+{
+	if (q->fd >= 0)
+		close(q->fd);
+	q->fd = -1;
 }
 
 static int connect_path(const char *path, int *ret, struct err *err)
@@ -331,13 +309,15 @@ static int connect_path(const char *path, int *ret, struct err *err)
 	return 0;
 }
 
-static int no_other(struct err *err, const struct err *why)
+static int no_other(const struct qmp *q, struct err *err, const struct err *why)
 {
 	return err_set(err, why->no == -ETIMEDOUT ? why->no : -ENOTCONN, why->code, 0,
-		       "QEMU closed its monitor, and there is no other connection: %s", why->msg);
+		       "%s, and there is no other connection: %s",
+		       q->rests ? "QEMU's monitor was left to others" : "QEMU closed its monitor",
+		       why->msg);
 }
 
-/* The monitor closed the connection. Its process may be about to end; if not, another connection is made. */
+/* The connection was closed, by the monitor or by us. Its process may be about to end; if not, another connection is made. */
 static int connect_again(struct qmp *q, struct err *err)
 {
 	struct err why = { 0 };
@@ -346,13 +326,14 @@ static int connect_again(struct qmp *q, struct err *err)
 	if (!q->peer || !q->peer->lives(q->peer_arg, 0))
 		return closed(q, err);
 	if (connect_path(q->path, &fd, &why) < 0)
-		return no_other(err, &why);
-	close(q->fd);
+		return no_other(q, err, &why);
+	qmp_drop_fd(q);
 	q->fd = fd;
 	q->phase = PHASE_GREETING;
 	q->in.len = 0;
 	q->scan = (struct qmp_scan){ 0 };
 	q->owed = q->dead = false;
+	qmp_watch_again(q);
 	return 0;
 }
 
@@ -369,18 +350,14 @@ static int greet_again(struct qmp *q, u64 deadline, struct err *err)
 	if (whose == -ENODEV || (whose < 0 && rc == 0)) {
 		q->dead = true;
 		shutdown(q->fd, SHUT_RDWR);
-		return no_other(err, &why);
+		return no_other(q, err, &why);
 	}
-	if (rc == 0)
+	if (rc == 0 && !q->rests)
 		log_info("connected to %s again", q->path);
 	return rc;
 }
 
-/*
- * Until a command can be sent. What did not come in time is gone on with the next time, and nothing more is sent
- * before it has: a QEMU that hangs for long would find all of that, or have our socket full.
- */
-static int make_ready(struct qmp *q, u64 deadline, struct err *err)
+int qmp_make_ready(struct qmp *q, u64 deadline, struct err *err)
 {
 	struct err refusal = { 0 };
 	int rc = 0;
@@ -414,7 +391,7 @@ static int command_locked(struct qmp *q, const char *command, json_t *args, json
 
 	if (q->via)
 		return command_via(q, command, args, ret, timeout_ns, err);
-	rc = make_ready(q, deadline, err);
+	rc = qmp_make_ready(q, deadline, err);
 	if (rc == 0)
 		rc = send_command(q, command, args, deadline, err);
 	return rc < 0 ? rc : await_answer(q, command, ret, deadline, err);
@@ -438,13 +415,15 @@ static int tell_end_from_loss(struct qmp *q, int rc, bool known, struct err *err
 int qmp_command(struct qmp *q, const char *command, json_t *args, json_t **ret, u64 timeout_ns,
 		struct err *err)
 {
-	bool was_dead;
+	bool known;
 	int rc;
 
 	pthread_mutex_lock(&q->lock);
-	was_dead = q->dead;
+	known = q->dead && !q->rests;
 	rc = command_locked(q, command, args, ret, timeout_ns, err);
-	rc = tell_end_from_loss(q, rc, was_dead, err);
+	rc = tell_end_from_loss(q, rc, known, err);
+	q->rests = false;
+	q->used_ns = monotonic_ns();
 	q->silent = rc == -ETIMEDOUT || (rc == -ENOTCONN && !q->via);
 	pthread_mutex_unlock(&q->lock);
 	json_decref(args);
@@ -489,8 +468,9 @@ int qmp_open_fd(int fd, u64 timeout_ns, struct qmp **ret, struct err *err)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for a connection");
 	}
 	q->fd = fd;
+	q->wake = -1;
 	pthread_mutex_init(&q->lock, NULL);
-	rc = make_ready(q, monotonic_ns() + timeout_ns, err);
+	rc = qmp_make_ready(q, monotonic_ns() + timeout_ns, err);
 	if (rc < 0) {
 		qmp_close(q);
 		return rc;
@@ -509,7 +489,7 @@ int qmp_open_transport(const struct qmp_transport *t, void *arg, struct qmp **re
 	}
 	q->via = t;
 	q->via_arg = arg;
-	q->fd = -1;
+	q->fd = q->wake = -1;
 	pthread_mutex_init(&q->lock, NULL);
 	*ret = q;
 	return 0;
@@ -539,10 +519,10 @@ void qmp_close(struct qmp *q)
 {
 	if (!q)
 		return;
+	qmp_unshare(q);
 	if (q->via)
 		q->via->close(q->via_arg);
-	else
-		close(q->fd);
+	qmp_drop_fd(q);
 	buf_deinit(&q->in);
 	pthread_mutex_destroy(&q->lock);
 	free(q);
@@ -553,7 +533,7 @@ static bool has_come(struct qmp *q)
 {
 	if (q->via)
 		return !q->via->owes(q->via_arg);
-	return make_ready(q, monotonic_ns() + LOOK_NS, NULL) == 0;
+	return qmp_make_ready(q, monotonic_ns() + LOOK_NS, NULL) == 0;
 }
 
 bool qmp_silent(struct qmp *q)
@@ -569,4 +549,9 @@ bool qmp_silent(struct qmp *q)
 int qmp_fd(const struct qmp *q)
 {
 	return q->fd;
+}
+
+bool qmp_is_carried(const struct qmp *q)
+{
+	return q->via;
 }

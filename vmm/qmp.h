@@ -63,12 +63,24 @@ struct qmp_peer {
 void qmp_set_peer(struct qmp *q, const struct qmp_peer *peer, void *arg);
 
 /**
+ * qmp_share - have the monitor left to others when no command was sent for @idle_ns, and events read meanwhile
+ *
+ * The next command connects again, as after a loss. Without a peer (qmp_set_peer()), or carried by a transport, nothing
+ * is done. Context: once. Return: 0; an errno of what a thread needs. Undo: qmp_close().
+ */
+must_check int qmp_share(struct qmp *q, u64 idle_ns, struct err *err);
+
+/** qmp_keep - or not to leave it, from now on: who else connects might stay. Context: any thread. */
+void qmp_keep(struct qmp *q, bool keep);
+
+/**
  * qmp_silent - did the last command get no answer in time, nor since, or is there no connection for one?
  *
  * Looks whether what was owed has come; asks nothing, waits for nobody. Context: any thread.
  */
 bool qmp_silent(struct qmp *q);
-int qmp_fd(const struct qmp *q); /* -1 when a transport carries it */
+int qmp_fd(const struct qmp *q); /* -1: there is no connection now */
+bool qmp_is_carried(const struct qmp *q); /* by a transport */
 
 /* A manager's way to QEMU's monitor: whole commands and whole answers. */
 struct qmp_transport {

@@ -292,6 +292,8 @@ static int open_stub(struct tcg_window *w, struct err *err)
 	if (rc < 0)
 		return rc;
 	rc = make_dir(w, err);
+	/* without the monitor neither the stub nor, should a window fail, the guest could be let go */
+	qmp_keep(w->q, true);
 	if (rc == 0) {
 		snprintf(line, sizeof(line), "gdbserver unix:%s/gdb,server=on,wait=off", w->dir);
 		rc = qmp_hmp(w->q, line, -1, &text, QMP_NS, err);
@@ -302,8 +304,8 @@ static int open_stub(struct tcg_window *w, struct err *err)
 	}
 	if (rc < 0)
 		drop_dir(w);
-	else
-		w->stub_open = true;
+	w->stub_open = rc == 0;
+	qmp_keep(w->q, w->stub_open);
 	return rc;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* vmm/qmp.c against a monitor that hangs, closes its connection and comes back. */
+/* vmm/qmp.c against a monitor that hangs, closes its connection and comes back, or that others want, too. */
 #include "vmm/qmp.h"
 
 #include "base/clock.h"
@@ -25,6 +25,7 @@
 #define SHORT    (50 * NSEC_PER_MSEC) /* for what is not going to come */
 #define LONG     (5 * SECOND) /* for what comes at once, unless the host is busy */
 #define LATE_US  20000
+#define IDLE     (200 * NSEC_PER_MSEC)
 
 /* A QEMU: its monitor has one client at a time. */
 static struct {
@@ -38,6 +39,8 @@ static struct {
 	bool accepts_none;
 	bool closes; /* at the next command */
 	bool ends;
+	unsigned flood,
+		n_flooded; /* @flood: events after the next answer, as nobody has asked for them */
 	unsigned n_clients, n_commands, n_events; /* @n_events: of those sent before each answer */
 	/* as whoever asks about its process is told: */
 	bool is_dead;
@@ -71,6 +74,13 @@ static bool answer(int fd, const char *command)
 		dprintf(fd, "{\"error\": {\"desc\": \"no\"}, \"id\": %d}\r\n", atoi(id + 5));
 	else if (!closes)
 		dprintf(fd, "{\"return\": %u, \"id\": %d}\r\n", n, atoi(id + 5));
+	for (; vm.flood; vm.flood--) {
+		if (dprintf(fd, "{\"event\": \"X\", \"data\": {}}\r\n") < 0)
+			return false;
+		pthread_mutex_lock(&vm.lock);
+		vm.n_flooded++;
+		pthread_mutex_unlock(&vm.lock);
+	}
 	return !closes;
 }
 
@@ -158,7 +168,7 @@ static int setup(void **state)
 
 	(void)state;
 	vm.hang = vm.late = vm.accepts_none = vm.closes = vm.ends = vm.is_dead = false;
-	vm.n_clients = vm.n_commands = vm.n_events = vm.n_checked = 0;
+	vm.n_clients = vm.n_commands = vm.n_events = vm.n_checked = vm.flood = vm.n_flooded = 0;
 	vm.check = 0;
 	strcpy(vm.dir, "/tmp/hvf-qmp-XXXXXX");
 	assert_non_null(mkdtemp(vm.dir));
@@ -408,6 +418,99 @@ static void a_hang_before_the_greeting(void **state)
 	qmp_close(q);
 }
 
+/* Another client: does it get a greeting? */
+static bool another_is_greeted(u64 timeout_ns)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct pollfd p = { .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+			    .events = POLLIN };
+	bool greeted;
+
+	memcpy(addr.sun_path, vm.path, sizeof(vm.path));
+	assert_int_equal(connect(p.fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	greeted = poll(&p, 1, (int)(timeout_ns / NSEC_PER_MSEC)) == 1;
+	close(p.fd);
+	return greeted;
+}
+
+/* Whoever wants the monitor has it once we do not use it, and our next command finds it again. */
+static void left_to_others(void **state)
+{
+	struct qmp *q = open_qmp();
+
+	(void)state;
+	assert_int_equal(qmp_share(q, IDLE, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		ask(q);
+		assert_true(another_is_greeted(LONG));
+		assert_false(qmp_silent(q));
+	}
+	assert_true(vm.n_checked >= 2);
+	qmp_close(q);
+}
+
+/* It is kept for as long as that is asked for, and what comes meanwhile is read. */
+static void kept_for_us(void **state)
+{
+	struct qmp *q = open_qmp();
+	u64 end = monotonic_ns() + 4 * LONG;
+
+	(void)state;
+	assert_int_equal(qmp_share(q, IDLE, NULL), 0);
+	ask(q);
+	qmp_keep(q, true);
+	ask(q);
+	vm.flood = 40000; /* more than there is room for in a socket */
+	ask(q);
+	while (count(&vm.n_flooded) < 40000 && monotonic_ns() < end)
+		usleep(1000);
+	assert_int_equal(count(&vm.n_flooded), 40000);
+	assert_false(another_is_greeted(4 * IDLE));
+	ask(q);
+	qmp_keep(q, false);
+	assert_true(another_is_greeted(LONG));
+	qmp_close(q);
+}
+
+/* An answer that is owed is waited for, and taken by whoever is there. */
+static void not_left_while_it_owes(void **state)
+{
+	struct qmp *q = open_qmp();
+
+	(void)state;
+	assert_int_equal(qmp_share(q, IDLE, NULL), 0);
+	set(&vm.hang, true);
+	expect(q, SHORT, -ETIMEDOUT);
+	assert_false(another_is_greeted(4 * IDLE));
+	assert_int_equal(count(&vm.n_clients), 1);
+	assert_true(qmp_silent(q));
+	set(&vm.hang, false);
+	assert_true(another_is_greeted(LONG));
+	until_it_answers(q);
+	assert_int_equal(count(&vm.n_commands), 2);
+	ask(q);
+	qmp_close(q);
+}
+
+/* What was left may have ended, or be somebody else's. */
+static void not_there_any_more(void **state)
+{
+	struct qmp *q = open_qmp();
+
+	(void)state;
+	assert_int_equal(qmp_share(q, IDLE, NULL), 0);
+	assert_true(another_is_greeted(LONG));
+	vm.check = -ENODEV;
+	expect(q, LONG, -ENOTCONN);
+	assert_int_equal(count(&vm.n_commands), 1);
+	vm.check = 0;
+	ask(q);
+	assert_true(another_is_greeted(LONG));
+	vm.is_dead = true;
+	expect(q, LONG, -ESRCH);
+	qmp_close(q);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -422,6 +525,10 @@ int main(void)
 		TEST(somebody_else_by_now),
 		TEST(a_qemu_that_ended),
 		TEST(a_hang_before_the_greeting),
+		TEST(left_to_others),
+		TEST(kept_for_us),
+		TEST(not_left_while_it_owes),
+		TEST(not_there_any_more),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
