@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QEMU's monitor belongs to others, too: it is theirs while we are attached and ask nothing. No kernel is booted."""
+"""QEMU's monitor is left to others while we are attached and ask nothing. No kernel is booted."""
 
 import contextlib
 import os
@@ -19,8 +19,9 @@ class Qemu:
         self.dir = stack.enter_context(tempfile.TemporaryDirectory(prefix="hvf-monitor-"))
         self.path = f"{self.dir}/qmp"
         self.process = subprocess.Popen(
-            ["qemu-system-x86_64", "-accel", accel, "-smp", "2", "-m", "128", "-display", "none", "-nodefaults",
-             "-qmp", f"unix:{self.path},server=on,wait=off", "-qmp", f"unix:{self.dir}/own,server=on,wait=off"],
+            ["qemu-system-x86_64", "-accel", accel, "-smp", "2", "-m", "128", "-display", "none",
+             "-nodefaults", "-qmp", f"unix:{self.path},server=on,wait=off",
+             "-qmp", f"unix:{self.dir}/own,server=on,wait=off"],
             stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
         stack.callback(self.process.wait)
         stack.callback(self.process.kill)
@@ -90,7 +91,7 @@ def test_tcg():
         assert w.is_attached == "tcg 2", w.is_attached
         with q.another() as other:
             assert other.command("query-status")["running"]
-        # from the first window on the stub is open, and who else has the monitor might keep us from letting go
+        # from the first window on the stub is open, and who else has the monitor might not let us let go
         assert w.ask(5) == "5 running -"
         try:
             with q.another():
