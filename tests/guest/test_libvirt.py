@@ -369,7 +369,7 @@ def test_kvm():
         if v.ours:
             v.kill()
             for when in ("while libvirtd is away", "when it is back"):
-                # meanwhile all threads of QEMU stop, as vCPUs cannot be told from others
+                # meanwhile those threads stop that were vCPUs when it was asked last
                 said = ask(20)
                 assert said == "20 running -", f"{when}: {said}"
                 if not answers():
