@@ -23,8 +23,8 @@
  * The gdbstub stops all vCPUs at a time, once QEMU's main loop comes to that; to give up earlier would not let them go
  * earlier. How long they were held is not known: at most all of the try.
  */
-#define TCG_STOP_NS (NSEC_PER_SEC)
-#define TCG_REST_NS (50 * NSEC_PER_MSEC)
+#define TCG_STOP_NS  (NSEC_PER_SEC)
+#define LATE_REST_NS (50 * NSEC_PER_MSEC)
 
 void vm_set_window_limit(struct vm *vm, u64 limit_ns)
 {
@@ -48,7 +48,7 @@ static u64 next_budget(const struct vm *vm, u64 budget_ns, u64 held_ns)
 static u64 rest(const struct vm *vm, u64 held_ns)
 {
 	if (vm->accel == VM_ACCEL_TCG)
-		return MAX(held_ns, TCG_REST_NS);
+		return MAX(held_ns, LATE_REST_NS);
 	return MAX(held_ns * REST_TIMES, REST_LEAST_NS);
 }
 
@@ -76,7 +76,7 @@ int vm_stop(struct vm *vm, u64 patience_ns, struct err *err)
 		if (rc == -ETIMEDOUT && !late)
 			log_info("%s: cannot stop it yet: %s", vm->target, e.msg);
 		late |= rc == -ETIMEDOUT;
-		pause = rest(vm, held);
+		pause = rc == -EBUSY ? LATE_REST_NS : rest(vm, held);
 		/* a try that was given up may stop the guest yet, until its VMM comes to that as well */
 		if ((rc != -ETIMEDOUT && (rc != -EBUSY || !late)) ||
 		    monotonic_ns() + pause >= deadline) {
