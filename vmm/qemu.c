@@ -301,19 +301,18 @@ static bool nobody_to_ask(const struct qemu_priv *priv, const struct err *err)
 	       err->code == ERR_TARGET_NOT_VMM;
 }
 
-/* query-migrate (qapi/migration.json MigrationStatus): those in which memory goes, or has gone. */
+/*
+ * query-migrate (qapi/migration.json MigrationStatus): those in which no memory is on its way, from here or to here.
+ * All others count, also such as no QEMU has yet: 9.1 got "postcopy-recover-setup", 10.2 "postcopy-device".
+ */
 enum vm_leaving qemu_leaves(struct vm *vm)
 {
-	static const char *const on_its_way[] = {
-		"setup",           "active",          "pre-switchover",   "device",
-		"postcopy-active", "postcopy-paused", "postcopy-recover", "wait-unplug",
-		"cancelling",
-	};
+	static const char *const stays[] = { "none", "cancelled", "failed", "completed" };
 	struct qemu_priv *priv = vm->priv;
 	const char *status;
 	json_t *value = NULL;
 	struct err err = { 0 };
-	bool leaves = false;
+	bool leaves;
 	int rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, &err);
 
 	/* a connection that was lost is made again with the next command */
@@ -324,8 +323,9 @@ enum vm_leaving qemu_leaves(struct vm *vm)
 			       ? VM_LEAVING_UNKNOWN
 			       : VM_STAYS;
 	status = json_string_value(json_object_get(value, "status"));
-	for (size_t i = 0; status && i < ARRAY_SIZE(on_its_way); i++)
-		leaves = leaves || strcmp(status, on_its_way[i]) == 0;
+	leaves = status; /* none: there never was a migration */
+	for (size_t i = 0; status && i < ARRAY_SIZE(stays); i++)
+		leaves = leaves && strcmp(status, stays[i]) != 0;
 	json_decref(value);
 	return leaves ? VM_LEAVES : VM_STAYS;
 }

@@ -204,6 +204,38 @@ static void lose(const char *at, int times, bool for_good)
 }
 
 /* It is asked again: whoever knows a monitor of ours says it. */
+/* qapi/migration.json MigrationStatus: each of them. */
+static void each_state_of_a_migration(void **state)
+{
+	static const char *const leaves[] = {
+		"setup",
+		"cancelling",
+		"active",
+		"postcopy-active",
+		"postcopy-paused",
+		"postcopy-recover-setup",
+		"postcopy-recover",
+		"colo",
+		"pre-switchover",
+		"device",
+		"wait-unplug",
+		"postcopy-device",
+		"failing",
+		"not-there-yet",
+	};
+	static const char *const stays[] = { "none", "cancelled", "completed", "failed" };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(leaves); i++) {
+		qemu.migrates = leaves[i];
+		assert_int_equal(qemu_leaves(&vm), VM_LEAVES);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(stays); i++) {
+		qemu.migrates = stays[i];
+		assert_int_equal(qemu_leaves(&vm), VM_STAYS);
+	}
+}
+
 static void whether_it_leaves(void **state)
 {
 	(void)state;
@@ -443,10 +475,15 @@ static void a_vcpu_that_ended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(whether_it_leaves),    TEST(a_monitor_that_is_no_more),
-		TEST(the_end_of_a_window),  TEST(a_guest_that_is_let_go_on),
-		TEST(a_stub_is_taken_down), TEST(a_stub_is_left),
-		TEST(vcpus_that_are_known), TEST(a_vcpu_that_ended),
+		TEST(whether_it_leaves),
+		TEST(each_state_of_a_migration),
+		TEST(a_monitor_that_is_no_more),
+		TEST(the_end_of_a_window),
+		TEST(a_guest_that_is_let_go_on),
+		TEST(a_stub_is_taken_down),
+		TEST(a_stub_is_left),
+		TEST(vcpus_that_are_known),
+		TEST(a_vcpu_that_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
