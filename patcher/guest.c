@@ -316,6 +316,9 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	if (!rc)
 		rc = journal_open(opts->state_dir, vm_pid(g->vm), vm_pid_start_time(g->vm),
 				  &g->journal, err);
+	/* a page that is to come by postcopy must not be asked for by us */
+	if (!rc)
+		rc = guest_check_stays(g, err);
 	if (!rc)
 		rc = opts->boot_ns ? boot_hold(g, opts->boot_ns, err) : guest_find_kernel(g, err);
 	if (!rc)

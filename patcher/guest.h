@@ -65,7 +65,7 @@ struct guest_restore {
  *
  * With @opts->boot_ns it starts the guest and holds it, errors of boot_hold().
  * A journal that an earlier daemon left for this guest is replayed first (everything given back).
- * Return: 0 or what vm_attach(), kernel_locate() and kernel_load() return; -EBUSY
+ * Return: 0 or what vm_attach(), kernel_locate(), kernel_load() and guest_check_stays() return; -EBUSY
  * (guest.already_attached, also when another daemon holds the journal).
  */
 must_check int guest_attach(const char *target, const struct guest_opts *opts, struct guest **ret,
@@ -158,7 +158,7 @@ struct vm *guest_vm(struct guest *g);
 struct kernel *guest_kernel(struct guest *g);
 
 /**
- * guest_check_stays - may the guest be changed, or is its memory being copied away?
+ * guest_check_stays - may the guest be changed, or is its memory being copied away, or still to come?
  *
  * Context: guest lock held. Return: 0; -EBUSY (guest.migrating); -ETIMEDOUT the VMM does not say (vmm.timeout).
  */

@@ -188,11 +188,16 @@ static int arm(struct guest *g, const u32 *site, size_t n, bool on, struct traci
 	int rc;
 
 	rc = options_arm_list(g, site, n, &all, &n_all, err);
+	/* all that sites will lead to was written before: a copy that begins from here on has it */
+	if (!rc)
+		rc = guest_check_stays(g, err);
 	if (!rc)
 		rc = ftrace_make_call(g, all, n_all, &counts, err);
 	if (rc)
 		return rc;
-	rc = helpers_armed(g, err);
+	rc = guest_check_stays(g, err);
+	if (!rc)
+		rc = helpers_armed(g, err);
 	ret->n_armed = counts.n_armed - (n_all - n);
 	ret->n_skipped = counts.n_in_use + counts.n_gone + counts.n_differs;
 	if (!rc)

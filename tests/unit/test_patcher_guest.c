@@ -36,6 +36,8 @@ static struct {
 	bool live; /* a vCPU runs on our page table */
 	bool readable; /* guest RAM */
 	int refresh, read_sites; /* what these return */
+	enum vm_leaving leaves;
+	int n_found; /* how often its memory was searched for a kernel */
 } fake;
 
 static char dir[] = "/tmp/hvf-guest-XXXXXX";
@@ -133,6 +135,74 @@ int __wrap_text_read_sites(struct guest *guest, const struct text_sites *t, stru
 	assert_int_equal(t->n, N_SITES);
 	memcpy(t->out, fake.bytes, sizeof(fake.bytes)); /* both are in order */
 	return 0;
+}
+
+/* For an attach. */
+
+int __wrap_vm_attach(const char *target, struct vm **ret, struct err *err);
+int __wrap_vm_attach(const char *target, struct vm **ret, struct err *err)
+{
+	(void)target;
+	(void)err;
+	*ret = NULL;
+	return 0;
+}
+
+void __wrap_vm_detach(struct vm *vm);
+void __wrap_vm_detach(struct vm *vm)
+{
+	(void)vm;
+}
+
+pid_t __wrap_vm_pid(const struct vm *vm);
+pid_t __wrap_vm_pid(const struct vm *vm)
+{
+	(void)vm;
+	return PID + 1; /* another one's */
+}
+
+u64 __wrap_vm_pid_start_time(const struct vm *vm);
+u64 __wrap_vm_pid_start_time(const struct vm *vm)
+{
+	(void)vm;
+	return 1;
+}
+
+enum vm_accel __wrap_vm_accel(const struct vm *vm);
+enum vm_accel __wrap_vm_accel(const struct vm *vm)
+{
+	(void)vm;
+	return VM_ACCEL_KVM;
+}
+
+bool __wrap_vm_spare_offered(const struct vm *vm, gpa_t *ret);
+bool __wrap_vm_spare_offered(const struct vm *vm, gpa_t *ret)
+{
+	(void)vm;
+	(void)ret;
+	return false;
+}
+
+enum vm_leaving __wrap_vm_leaves(struct vm *vm);
+enum vm_leaving __wrap_vm_leaves(struct vm *vm)
+{
+	(void)vm;
+	return fake.leaves;
+}
+
+bool __wrap_vm_tells_leaving(const struct vm *vm);
+bool __wrap_vm_tells_leaving(const struct vm *vm)
+{
+	(void)vm;
+	return true;
+}
+
+int __wrap_guest_find_kernel(struct guest *guest, struct err *err);
+int __wrap_guest_find_kernel(struct guest *guest, struct err *err)
+{
+	(void)guest;
+	fake.n_found++;
+	return err_set(err, -EAGAIN, ERR_GUEST_FIRMWARE, 0, "as the test wants it");
 }
 
 enum vm_state __wrap_vm_state(struct vm *vm);
@@ -340,6 +410,26 @@ static void a_baseline_that_cannot_be_renewed(void **state)
 	assert_int_equal(g.n_baseline, N_SITES);
 }
 
+/* A page that is to come by postcopy would be asked for by whoever reads it, and by us it must not be. */
+static void one_that_leaves_or_arrives_is_not_read(void **state)
+{
+	const struct guest_opts opts = { .state_dir = dir };
+	struct guest *another;
+	struct err err = { 0 };
+
+	(void)state;
+	fake.leaves = VM_LEAVES;
+	assert_int_equal(guest_attach("qemu:/fake", &opts, &another, &err), -EBUSY);
+	assert_int_equal(err.code, ERR_GUEST_LEAVES);
+	assert_int_equal(fake.n_found, 0);
+	fake.leaves = VM_LEAVING_UNKNOWN;
+	assert_int_equal(guest_attach("qemu:/fake", &opts, &another, &err), -ETIMEDOUT);
+	assert_int_equal(fake.n_found, 0);
+	fake.leaves = VM_STAYS;
+	assert_int_equal(guest_attach("qemu:/fake", &opts, &another, &err), -EAGAIN);
+	assert_int_equal(fake.n_found, 1);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -360,6 +450,7 @@ int main(void)
 		TEST(what_leads_to_an_agent_is_noted_first),
 		TEST(an_ending_vmm_is_no_reboot),
 		TEST(a_baseline_that_cannot_be_renewed),
+		TEST(one_that_leaves_or_arrives_is_not_read),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

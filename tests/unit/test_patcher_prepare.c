@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-/* patcher/tracing.c: a writer of the trace before must not write into the next one's ring. */
+/*
+ * patcher/tracing.c: a writer of the trace before must not write into the next one's ring; no call site is left armed
+ * in a guest that began to leave since the first look.
+ */
 #include "patcher/tracing.h"
 
 #include "patcher/agent.h"
@@ -30,13 +33,22 @@ int __wrap_vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len);
 int __wrap_graph_settle(struct guest *g, struct err *err);
 int __wrap_options_write(struct guest *g, const struct tracing_opts *opts, struct err *err);
 int __wrap_ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err);
+int __wrap_options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret, size_t *n_ret,
+			    struct err *err);
+int __wrap_ftrace_make_call(struct guest *g, const u32 *site, size_t n,
+			    struct ftrace_counts *counts_ret, struct err *err);
+int __wrap_ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err);
+int __wrap_helpers_armed(struct guest *g, struct err *err);
 int __wrap_quiesce_range(struct guest *g, u64 lo, u64 hi, u64 timeout_ns, struct err *err);
 
 static struct {
 	struct guest g;
 	char done
-		[32]; /* in this order: o the agent is off, q looked who is inside, r a ring begins */
+		[32]; /* in this order: o the agent is off, q looked who is inside, r a ring begins, a armed,
+			 n put back, e the agent is on */
 	int inside;
+	int looks,
+		leaves_at; /* how often it was asked, and since which time it leaves; 0: it stays */
 } vm;
 
 static void did(char what)
@@ -55,6 +67,46 @@ int __wrap_guest_check_alive(struct guest *g, struct err *err)
 }
 
 int __wrap_guest_check_stays(struct guest *g, struct err *err)
+{
+	(void)g;
+	vm.looks++;
+	return vm.leaves_at && vm.looks >= vm.leaves_at
+		       ? err_set(err, -EBUSY, ERR_GUEST_LEAVES, 0, "it leaves")
+		       : 0;
+}
+
+int __wrap_options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret, size_t *n_ret,
+			    struct err *err)
+{
+	(void)g;
+	(void)site;
+	(void)err;
+	*ret = NULL;
+	*n_ret = n;
+	return 0;
+}
+
+int __wrap_ftrace_make_call(struct guest *g, const u32 *site, size_t n,
+			    struct ftrace_counts *counts_ret, struct err *err)
+{
+	(void)g;
+	(void)site;
+	(void)err;
+	did('a');
+	*counts_ret = (struct ftrace_counts){ .n_armed = n };
+	return 0;
+}
+
+int __wrap_ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
+{
+	(void)g;
+	(void)ret;
+	(void)err;
+	did('n');
+	return 0;
+}
+
+int __wrap_helpers_armed(struct guest *g, struct err *err)
 {
 	(void)g;
 	(void)err;
@@ -87,8 +139,8 @@ int __wrap_agent_write_header(struct guest *g, size_t off, const void *v, size_t
 	(void)g;
 	(void)err;
 	memcpy(&word, v, MIN(n, sizeof(word)));
-	if (off == offsetof(struct agent_header, enabled) && !word)
-		did('o');
+	if (off == offsetof(struct agent_header, enabled))
+		did(word ? 'e' : 'o');
 	if (off == AGENT_CPU_OFF + offsetof(struct agent_cpu, tail))
 		did('r');
 	return 0;
@@ -193,6 +245,34 @@ static void an_agent_that_is_gone_has_no_writers(void **state)
 	assert_string_equal(vm.done, "or");
 }
 
+static int arm(int leaves_at)
+{
+	const u32 site[] = { 1, 2 };
+	struct tracing_counts counts;
+	struct err err = { 0 };
+	int rc;
+
+	memset(vm.done, 0, sizeof(vm.done));
+	vm.looks = 0;
+	vm.leaves_at = leaves_at;
+	rc = tracing_arm(&vm.g, site, ARRAY_SIZE(site), &counts, &err);
+	if (rc)
+		assert_int_equal(err.code, ERR_GUEST_LEAVES);
+	return rc;
+}
+
+static void one_that_leaves_is_not_armed(void **state)
+{
+	(void)state;
+	assert_int_equal(arm(1), -EBUSY);
+	assert_string_equal(vm.done, "");
+	/* between that look and the last site */
+	assert_int_equal(arm(2), -EBUSY);
+	assert_string_equal(vm.done, "an");
+	assert_int_equal(arm(0), 0);
+	assert_string_equal(vm.done, "ae");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +280,7 @@ int main(void)
 		cmocka_unit_test_setup(a_writer_is_waited_for, setup),
 		cmocka_unit_test_setup(as_long_as_it_is_inside_there_is_no_other_trace, setup),
 		cmocka_unit_test_setup(an_agent_that_is_gone_has_no_writers, setup),
+		cmocka_unit_test_setup(one_that_leaves_is_not_armed, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
