@@ -14,6 +14,7 @@
 #include "patcher/interlock.h"
 #include "patcher/lent.h"
 #include "patcher/quiesce.h"
+#include "patcher/rewrite.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
 
@@ -359,6 +360,8 @@ static int load_through(struct gate *gate, struct guest *g, struct err *err)
 	if (!rc)
 		rc = fill(g, err);
 	if (!rc)
+		rc = rewrite_lent(gate, g, err);
+	if (!rc)
 		rc = protect(gate, g, err);
 	fault_point("agent.protected");
 	return rc;
@@ -450,6 +453,9 @@ static int unload_through(struct gate *gate, struct guest *g, struct err *err)
 	/* and nobody who returned through it before, be it in an interrupt or in a task that exits */
 	if (!rc && g->agent.graph_used)
 		rc = agent_wait_quiet(gate, g, err);
+	if (!rc)
+		rc = rewrite_put_back(gate, g, err);
+	fault_point("agent.rewritten");
 	if (!rc)
 		rc = give_back(gate, g, JOURNAL_AGENT_TEXT, err);
 	if (!rc)

@@ -32,7 +32,10 @@ void frames_deinit(struct frames *f)
 {
 	free(f->restored);
 	free(f->chain);
+	free(f->cells);
 	f->restored = f->chain = NULL;
+	f->cells = NULL;
+	f->n_cells = f->max_cells = 0;
 }
 
 bool frames_header_ok(const struct agent_header *h, u64 text, u64 text_bytes, u64 data,

@@ -38,6 +38,12 @@ struct frames_life {
 	u64 put_back; /* what was written to the cell */
 };
 
+/* What was written into a cell, as interlock_cells wants it. */
+struct frames_cell {
+	u64 addr;
+	u64 value;
+};
+
 struct frames {
 	struct frames_io io;
 	u64 text;
@@ -51,6 +57,8 @@ struct frames {
 		*restored; /* by number: put back, not yet proven quiet; slot 0: not so */
 	struct frames_life *chain; /* what the last walk went through */
 	u32 n_chain;
+	struct frames_cell *cells; /* put back, since this list was emptied; see rewrite.h */
+	u32 n_cells, max_cells;
 };
 
 struct frames_count {
@@ -87,9 +95,12 @@ must_check int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret);
  * Safe with every vCPU out: a cell that holds our trampoline is either a return address to come, or
  * was popped and is about to be overwritten. The frame stays in use until frames_settle(). Undo: none
  * is needed, the address is the guest's own. Context: in a stop window.
- * Return: 1 done and read back; 0 nothing to do, or not to be resolved; -EPERM the write did not take.
+ * Return: 1 done and read back; 0 nothing to do, or not to be resolved; -EPERM the write did not take; -ENOMEM.
  */
 must_check int frames_put_back(struct frames *f, u32 n);
+
+/** frames_shorten_cells - drop what no longer is as it was put back. Return: 0; what io returns. */
+must_check int frames_shorten_cells(struct frames *f);
 
 /**
  * frames_settle - give back what was put back

@@ -36,6 +36,38 @@ int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret)
 	return 0;
 }
 
+static int note_cell(struct frames *f, u64 addr, u64 value)
+{
+	if (f->n_cells == f->max_cells) {
+		u32 max = MAX(f->max_cells * 2, 256u);
+		struct frames_cell *more = reallocarray(f->cells, max, sizeof(*more));
+
+		if (!more)
+			return -ENOMEM;
+		f->cells = more;
+		f->max_cells = max;
+	}
+	f->cells[f->n_cells++] = (struct frames_cell){ addr, value };
+	return 0;
+}
+
+int frames_shorten_cells(struct frames *f)
+{
+	u32 kept = 0;
+
+	for (u32 i = 0; i < f->n_cells; i++) {
+		u64 now;
+		int rc = frames_read_u64(f, f->cells[i].addr, &now);
+
+		if (rc && rc != -EFAULT)
+			return rc;
+		if (!rc && now == f->cells[i].value)
+			f->cells[kept++] = f->cells[i];
+	}
+	f->n_cells = kept;
+	return 0;
+}
+
 /*
  * A cell that does not hold the frame's trampoline. Where it holds the true address, the entry has not
  * written it yet, or the handler has, or it was put back by a daemon that died before it could give the
@@ -44,17 +76,18 @@ int frames_candidates(struct frames *f, u32 **ret, u32 *n_ret)
  * goes offline, and begin a new stack on top. Anything else is not for us to judge: the guest's own
  * tracing may know our address, and have it nowhere but in its own memory while its handler runs.
  */
-static void note_without_cell(struct frames *f, u32 n, const struct agent_frame *fr, u64 cell)
+static int note_without_cell(struct frames *f, u32 n, const struct agent_frame *fr, u64 cell)
 {
 	u64 final;
 	u32 other;
 
 	if (frames_is_trampoline(f, cell, &other) || frames_is_foreign(f, cell))
-		return;
+		return 0;
 	if (fr->pid && fr->put_back != (u32)fr->tsc &&
 	    (frames_walk_chain(f, NULL, fr, &final) || cell != final))
-		return;
+		return 0;
 	f->restored[n] = (struct frames_life){ n, fr->slot, fr->tsc, cell };
+	return note_cell(f, fr->slot, cell);
 }
 
 static int mark_put_back(struct frames *f, u32 n, u64 tsc)
@@ -76,15 +109,15 @@ int frames_put_back(struct frames *f, u32 n)
 	if (rc || !frames_has_cell(&fr) || fr.state & AGENT_FRAME_TRUE)
 		return rc;
 	rc = frames_read_u64(f, fr.slot, &cell);
-	if (!rc && cell != frames_trampoline(f, n)) {
-		note_without_cell(f, n, &fr, cell);
-		return 0;
-	}
+	if (!rc && cell != frames_trampoline(f, n))
+		return note_without_cell(f, n, &fr, cell);
 	if (!rc)
 		rc = frames_walk_chain(f, NULL, &fr, &final);
 	if (rc)
 		return rc == -EFAULT || rc == -ENOENT ? 0 : rc;
-	rc = mark_put_back(f, n, fr.tsc);
+	rc = note_cell(f, fr.slot, final);
+	if (!rc)
+		rc = mark_put_back(f, n, fr.tsc);
 	for (u32 i = 0; !rc && i < f->n_chain; i++)
 		rc = mark_put_back(f, f->chain[i].n, f->chain[i].tsc);
 	if (!rc)
@@ -92,7 +125,7 @@ int frames_put_back(struct frames *f, u32 n)
 	if (!rc)
 		rc = frames_read_u64(f, fr.slot, &now);
 	if (rc || now != final)
-		return rc == -ESRCH ? rc : -EPERM;
+		return rc == -ESRCH || rc == -ENOMEM ? rc : -EPERM;
 	f->restored[n] = (struct frames_life){ n, fr.slot, fr.tsc, final };
 	for (u32 i = 0; i < f->n_chain; i++) {
 		f->chain[i].put_back = final;

@@ -10,6 +10,7 @@
 #include "patcher/agent.h"
 #include "patcher/helpers.h"
 #include "patcher/interlock.h"
+#include "patcher/rewrite.h"
 #include "patcher/text.h"
 
 #include <errno.h>
@@ -221,6 +222,8 @@ int ftrace_make_nop(struct guest *g, struct guest_restore *ret, struct err *err)
 		text_swap(g->armed, g->n_armed);
 		return rc;
 	}
+	for (size_t i = 0; i < g->n_armed; i++)
+		rewrite_note(g, g->armed[i].addr);
 	judge(g, &r);
 	/* each was read back in its window */
 	r.verified = r.sites_restored == g->n_armed;

@@ -41,6 +41,20 @@ bool gate_mailbox_place(struct gate *gate)
 	return true;
 }
 
+/*
+ * Of a gate that was there when the memory was copied, and whose code did not come with it: the guest wrote the one
+ * last, and we took the other away. Nobody is in it, and nothing leads there.
+ */
+static bool is_left(struct gate *gate, const struct mailbox *box)
+{
+	struct gate other = { .g = gate->g, .mailbox = gate->mailbox };
+	static const u64 none[ARRAY_SIZE(box->pad)];
+
+	return (box->state == MAILBOX_IDLE || box->state == MAILBOX_DONE) && !box->inside &&
+	       box->fn >> 63 && box->seq >> 32 && !memcmp(box->pad, none, sizeof(none)) &&
+	       !gate_find_code(&other);
+}
+
 static int find_mailbox(struct gate *gate, struct err *err)
 {
 	struct mailbox box;
@@ -51,7 +65,7 @@ static int find_mailbox(struct gate *gate, struct err *err)
 			       "no room for the mailbox in the guest's vmcoreinfo page");
 	if (guest_read(gate->g, gate->mailbox, &box, sizeof(box), err))
 		return -EFAULT;
-	if (memcmp(&box, &zero, sizeof(box)))
+	if (memcmp(&box, &zero, sizeof(box)) && !is_left(gate, &box))
 		return err_set(
 			err, -EBUSY, ERR_GUEST_CHANGED, gate->mailbox,
 			"the tail of the vmcoreinfo page is not zero; is another tracer attached?");
@@ -165,6 +179,9 @@ static int put_sites(struct gate *gate, struct err *err)
 {
 	int rc = collect_sites(gate, err);
 
+	/* what is copied away from here on has the code that they lead to */
+	if (!rc)
+		rc = guest_check_stays(gate->g, err);
 	if (!rc)
 		rc = text_journal(gate->g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_journalled");
@@ -183,6 +200,82 @@ static u64 first_seq(void)
 	return seq >> 1 | 1ull << 32; /* far from 0, which is no call's, and from the end */
 }
 
+/* The whole code where the guest is to write what we write, if there is room for it. */
+static int choose_cave(struct gate *gate, struct err *err)
+{
+	int rc;
+
+	gate_size(gate, gate->g->rewrite && interlock_rewrites(gate->g));
+	rc = gate_find_cave(gate, err);
+	if (!rc || !gate->whole)
+		return rc;
+	log_info(
+		"%s: no room for a gate by which the guest would write what we write: a copy of its memory that is "
+		"being made meanwhile may have only a part of that",
+		gate->g->target);
+	gate_size(gate, false);
+	return gate_find_cave(gate, err);
+}
+
+u64 gate_again(const struct gate *gate)
+{
+	return gate->written ? interlock_again_addr(gate_interlock_addr(gate)) : 0;
+}
+
+u64 gate_cells(const struct gate *gate)
+{
+	return gate->written ? interlock_cells_addr(gate_interlock_addr(gate)) : 0;
+}
+
+/*
+ * From now on a copy that is being made has the code, and the call that leads through its interlock. Until then one that
+ * switches over to the copy while a task is inside would miss the code: the first task that passes ends that time.
+ */
+static int write_code_again(struct gate *gate, struct err *err)
+{
+	const u64 args[4] = { REWRITE_TWO, gate->cave, gate->g->hook->addr };
+	const u64 last[4] = { REWRITE_TWO, gate->cave + gate->code_bytes - MCOUNT_INSN_SIZE,
+			      gate->g->hook->addr };
+	u64 fn = interlock_again_addr(gate_interlock_addr(gate));
+	int rc = gate_call(gate, fn, args, NULL, err);
+
+	if (!rc && (args[1] ^ last[1]) & PAGE_MASK)
+		rc = gate_call(gate, fn, last, NULL, err);
+	gate->written = !rc;
+	return rc;
+}
+
+/* Does any call site lead here? A daemon that died may have noted them only. */
+static int any_leads_here(struct gate *gate, struct err *err)
+{
+	int rc = text_check(gate->g, gate->sites, gate->n_sites, err);
+
+	for (size_t i = 0; !rc && i < gate->n_sites; i++)
+		rc = gate->sites[i].result == TEXT_ALREADY;
+	return rc;
+}
+
+/*
+ * What leads to the code is put back by the guest, before we take the code away: no copy has the one without the
+ * other.
+ */
+static int guest_puts_back(struct gate *gate, struct err *err)
+{
+	const u64 args[4] = { REWRITE_BACK, 0, gate->g->hook ? gate->g->hook->addr : 0 };
+	u8 found[MCOUNT_INSN_SIZE];
+	int rc;
+
+	if (!gate->written) /* it stays, then, as long as a copy is being made */
+		return guest_check_stays(gate->g, err);
+	if (!gate->g->hook)
+		return 0;
+	rc = guest_read(gate->g, gate->g->hook->addr, found, sizeof(found), err);
+	if (rc || memcmp(found, gate->g->hook->new, sizeof(found)))
+		return rc;
+	gate->closing = true;
+	return gate_call(gate, gate_again(gate), args, NULL, err);
+}
+
 int gate_open(struct guest *g, struct gate **ret, struct err *err)
 {
 	struct err undo = { 0 };
@@ -197,8 +290,7 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
 	gate->g = g;
 	gate->seq = first_seq();
-	gate->code_bytes = gate_code_bytes();
-	rc = gate->code_bytes > GATE_MAX_BYTES ? -E2BIG : gate_find_cave(gate, err);
+	rc = choose_cave(gate, err);
 	if (!rc)
 		rc = find_mailbox(gate, err);
 	if (!rc)
@@ -212,6 +304,8 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 		rc = interlock_in(g, gate_interlock_addr(gate), err);
 	if (!rc)
 		rc = put_sites(gate, err);
+	if (!rc && gate->whole)
+		rc = write_code_again(gate, err);
 	if (rc) {
 		if (gate_close(gate, &undo))
 			log_error("%s: %s; the journal keeps what is left", g->target, undo.msg);
@@ -252,7 +346,8 @@ static int arm_again(struct gate *gate, const struct mailbox *box, u64 *last, st
 {
 	u64 now = monotonic_ns();
 
-	if (!box->taken || box->state != MAILBOX_ARMED || now - *last < ARM_AGAIN_NS)
+	if (gate->closing || !box->taken || box->state != MAILBOX_ARMED ||
+	    now - *last < ARM_AGAIN_NS)
 		return 0;
 	*last = now;
 	return text_apply(gate->g, gate->sites, gate->n_sites, err);
@@ -421,9 +516,9 @@ int gate_close(struct gate *gate, struct err *err)
 {
 	static const struct mailbox zero;
 	struct guest *g = gate->g;
-	int rc = 0;
+	int rc = guest_puts_back(gate, err);
 
-	if (gate->n_sites)
+	if (!rc && gate->n_sites)
 		rc = put_back(g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_back");
 	if (!rc)
@@ -443,6 +538,19 @@ int gate_close(struct gate *gate, struct err *err)
 		rc = journal_mailbox(g->journal, 0, err);
 	gate_free(gate);
 	return rc;
+}
+
+/* A gate of this version goes on as its daemon would have, if anybody comes by, and its calls are numbered on. */
+static int go_on(struct gate *gate, struct err *err)
+{
+	struct mailbox box = { 0 };
+	int rc = gate_box_read(gate, &box, err);
+
+	gate->seq = box.seq;
+	if (rc || !gate->g->rewrite || !gate->g->hook || !gate->n_code || !gate_is_as_made(gate))
+		return rc;
+	rc = any_leads_here(gate, err);
+	return rc > 0 ? write_code_again(gate, err) : rc;
 }
 
 int gate_recover(struct guest *g, struct err *err)
@@ -469,6 +577,8 @@ int gate_recover(struct guest *g, struct err *err)
 		rc = gate_adopt(gate, err);
 	if (!rc)
 		rc = finish_call(gate, err);
+	if (!rc)
+		rc = go_on(gate, err);
 	if (rc) {
 		gate_free(gate);
 		return rc;

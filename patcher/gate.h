@@ -17,7 +17,9 @@ struct gate;
  * gate_open - put the gate into the guest and turn call sites to it
  *
  * Precondition: no site calls the agent (g->n_armed is 0). Context: guest lock held, no window open.
- * Return: 0; -ENOSPC no padding, or no vmcoreinfo tail (guest.no_room); what text_apply() returns.
+ * Where the guest is to write what we write (g->rewrite) it is called once, for the gate's own code.
+ * Return: 0; -ENOSPC no padding, or no vmcoreinfo tail (guest.no_room); what text_apply(), guest_check_stays() and
+ * gate_call() return.
  * On failure nothing stays changed. Undo: gate_close().
  */
 must_check int gate_open(struct guest *g, struct gate **ret, struct err *err);
@@ -33,6 +35,14 @@ must_check int gate_open(struct guest *g, struct gate **ret, struct err *err);
  */
 must_check int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err);
 
+/**
+ * gate_again, gate_cells - code of the gate's for gate_call(), by which the guest writes what we have written: rewrite.h
+ *
+ * 0: there is none, as none is needed for this guest, or its kernel has no room.
+ */
+u64 gate_again(const struct gate *gate);
+u64 gate_cells(const struct gate *gate);
+
 /** gate_next_seq - the sequence number that the next gate_call() will have, for the journal */
 u64 gate_next_seq(const struct gate *gate);
 
@@ -47,6 +57,7 @@ bool gate_is_journalled(struct guest *g);
 /**
  * gate_close - sites back, wait until no task is inside, code and mailbox back; frees @gate
  *
+ * Where the guest has written the gate's code, too, it puts back itself what leads there.
  * Return: 0; an error leaves what could not be put back in the journal.
  */
 int gate_close(struct gate *gate, struct err *err);

@@ -29,7 +29,7 @@ static bool is_one_of(struct guest *g, u64 fn, const char *const *names, size_t 
 static int note_lent(struct gate *gate, struct err *err)
 {
 	static const char *const protect[] = { "set_memory_rox", "set_memory_ro", "set_memory_x",
-					       "set_memory_nx", "set_memory_rw" };
+					       "set_memory_nx",  "set_memory_rw", "memcpy" };
 	static const char *const alloc[] = { "module_alloc" };
 	static const char *const execmem[] = { "execmem_alloc" };
 	struct guest *g = gate->g;

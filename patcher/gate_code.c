@@ -62,16 +62,23 @@ static int make_code(struct gate *gate, u8 *code, struct err *err)
 	return 0;
 }
 
-u32 gate_code_bytes(void)
+/* Of the part before the interlock. */
+static u32 first_bytes(void)
 {
 	u32 n = (u32)(gate_end - gate_start);
 
-	return ((n + JOURNAL_TEXT_MAX - 1) & ~(JOURNAL_TEXT_MAX - 1u)) + INTERLOCK_BYTES;
+	return (n + JOURNAL_TEXT_MAX - 1) & ~(JOURNAL_TEXT_MAX - 1u);
+}
+
+void gate_size(struct gate *gate, bool whole)
+{
+	gate->whole = whole;
+	gate->code_bytes = first_bytes() + (whole ? INTERLOCK_FULL_BYTES : INTERLOCK_BYTES);
 }
 
 u64 gate_interlock_addr(const struct gate *gate)
 {
-	return gate->cave + gate->code_bytes - INTERLOCK_BYTES;
+	return gate->cave + first_bytes();
 }
 
 static int make_interlock(struct gate *gate, u8 *code, struct err *err)
@@ -80,8 +87,12 @@ static int make_interlock(struct gate *gate, u8 *code, struct err *err)
 					   .ours = gate->cave,
 					   .count = gate->mailbox +
 						    offsetof(struct mailbox, taken) };
+	u8 whole[INTERLOCK_FULL_BYTES];
+	int rc = interlock_code(gate->g, &p, whole, err);
 
-	return interlock_code(gate->g, &p, code + gate->code_bytes - INTERLOCK_BYTES, err);
+	if (!rc)
+		memcpy(code + first_bytes(), whole, gate->code_bytes - first_bytes());
+	return rc;
 }
 
 int gate_make_code(struct gate *gate, u8 *code, struct err *err)
@@ -171,18 +182,34 @@ static int make_for_comparison(struct gate *gate, u8 *code)
 	return rc;
 }
 
-static bool has_code(struct gate *gate, u64 before)
+static bool is_as_made(struct gate *gate)
 {
 	u8 found[GATE_MAX_BYTES], code[GATE_MAX_BYTES];
 
 	/* its first instruction, to begin with */
 	return !guest_read(gate->g, gate->cave, found, gate->code_bytes, NULL) &&
-	       found[0] == gate_start[0] && padding_around(gate, before) &&
-	       !make_for_comparison(gate, code) && !memcmp(found, code, gate->code_bytes);
+	       found[0] == gate_start[0] && !make_for_comparison(gate, code) &&
+	       !memcmp(found, code, gate->code_bytes);
+}
+
+static bool has_code(struct gate *gate, u64 before)
+{
+	return is_as_made(gate) && padding_around(gate, before);
+}
+
+bool gate_is_as_made(struct gate *gate)
+{
+	u32 bytes = gate->code_bytes;
+
+	gate_size(gate, true);
+	return gate->code_bytes == bytes && interlock_rewrites(gate->g) && is_as_made(gate);
 }
 
 bool gate_find_code(struct gate *gate)
 {
-	gate->code_bytes = gate_code_bytes();
-	return gate->code_bytes <= GATE_MAX_BYTES && !find_place(gate, has_code, NULL);
+	gate_size(gate, true);
+	if (interlock_rewrites(gate->g) && !find_place(gate, has_code, NULL))
+		return true;
+	gate_size(gate, false);
+	return !find_place(gate, has_code, NULL);
 }

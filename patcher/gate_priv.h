@@ -6,7 +6,7 @@
 #include "patcher/gate.h"
 #include "patcher/text.h"
 
-#define GATE_MAX_BYTES 512u
+#define GATE_MAX_BYTES 768u
 
 /* Lives in the guest; offsets as in gate_x86.S. */
 struct mailbox {
@@ -32,7 +32,10 @@ enum mailbox_state {
 struct gate {
 	struct guest *g;
 	u64 cave;
-	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX; the interlock's INTERLOCK_BYTES come last */
+	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX; the interlock comes last, whole or INTERLOCK_BYTES of it */
+	bool whole;
+	bool written; /* by the guest, too: see rewrite.h; what leads here is to be taken back by it */
+	bool closing;
 	u64 mailbox;
 	u64 seq;
 	u8 padding; /* what was where the code is: gate_find_code() */
@@ -42,8 +45,8 @@ struct gate {
 	size_t n_sites;
 };
 
-/** gate_code_bytes - of the gate's code with its interlock: a multiple of JOURNAL_TEXT_MAX */
-u32 gate_code_bytes(void);
+/** gate_size - set @gate->whole and code_bytes: of the code with its interlock, all of that or what a guest needs */
+void gate_size(struct gate *gate, bool whole);
 
 /** gate_interlock_addr - where in the code at @gate->cave the interlock is */
 u64 gate_interlock_addr(const struct gate *gate);
@@ -62,6 +65,9 @@ must_check int gate_make_code(struct gate *gate, u8 *code, struct err *err);
  * Return: 0; -ENOSPC (guest.no_room); -ENOTSUP.
  */
 must_check int gate_find_cave(struct gate *gate, struct err *err);
+
+/** gate_is_as_made - is what lies at @gate->cave the whole code, byte by byte as it would be made? */
+bool gate_is_as_made(struct gate *gate);
 
 /**
  * gate_find_code - code of a gate in the guest's text, byte by byte as it would be made, as @gate->cave

@@ -20,6 +20,7 @@
 #define QUIET_NS     (10 * NSEC_PER_SEC)
 #define POLL_NS      (20 * NSEC_PER_MSEC)
 #define PUT_BACK_NS  (5 * NSEC_PER_SEC)
+#define CELLS_MANY   4096u
 #define WINDOW_LEAST 4u /* frames in one window, however short it is to be */
 
 struct graph {
@@ -143,6 +144,18 @@ void graph_forget(struct guest *g)
 	free(graph);
 }
 
+u32 graph_cells(struct guest *g, const struct frames_cell **ret)
+{
+	*ret = g->agent.returns ? g->agent.returns->f.cells : NULL;
+	return g->agent.returns ? g->agent.returns->f.n_cells : 0;
+}
+
+void graph_forget_cells(struct guest *g)
+{
+	if (g->agent.returns)
+		g->agent.returns->f.n_cells = 0;
+}
+
 static int failed(struct guest *g, int rc, struct err *err)
 {
 	if (rc == -ENOMEM)
@@ -217,8 +230,13 @@ static int put_back_all(struct guest *g, u64 *restored, struct err *err)
 	_cleanup_free_ u32 *frame = NULL;
 	u64 deadline = monotonic_ns() + PUT_BACK_NS;
 	u32 n = 0, done = 0;
-	int rc = frames_candidates(&g->agent.returns->f, &frame, &n);
+	struct frames *f = &g->agent.returns->f;
+	int rc = f->n_cells > CELLS_MANY ? frames_shorten_cells(f) : 0;
 
+	if (!g->rewrite)
+		f->n_cells = 0;
+	if (!rc)
+		rc = frames_candidates(f, &frame, &n);
 	if (rc)
 		return failed(g, rc, err);
 	/* a guest may make frames up that take long: what is left is counted */

@@ -38,6 +38,16 @@ must_check int graph_settle(struct guest *g, struct err *err);
 must_check int graph_put_back(struct guest *g, struct guest_restore *ret, struct err *err);
 
 /**
+ * graph_cells - cells that were put back and that a copy of the guest's memory may have otherwise: see rewrite.h
+ * @ret: valid until the next call
+ *
+ * Return: how many. graph_forget_cells(): none any more.
+ */
+struct frames_cell;
+u32 graph_cells(struct guest *g, const struct frames_cell **ret);
+void graph_forget_cells(struct guest *g);
+
+/**
  * graph_unload - no return leads through the agent any more, nor is anybody on the way
  *
  * Precondition: nobody is in the agent by way of a call site. Works from the journal alone, too: then

@@ -17,6 +17,7 @@
 #include "patcher/interlock.h"
 #include "patcher/left.h"
 #include "patcher/remains.h"
+#include "patcher/rewrite.h"
 #include "patcher/spare.h"
 #include "patcher/text.h"
 
@@ -156,6 +157,7 @@ int guest_check_alive(struct guest *g, struct err *err)
 	else
 		agent_forget(g);
 	interlock_forget(g);
+	rewrite_forget(g);
 	free(g->armed);
 	g->armed = NULL;
 	g->n_armed = 0;
@@ -205,6 +207,7 @@ static int replay(struct guest *g, struct err *err)
 			 g->target);
 		return journal_forget(g->journal, err);
 	}
+	rewrite_note_any(g); /* by the daemon that died, before it did */
 	rc = text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, err);
 	if (!rc)
 		rc = interlock_adopt(g, err);
@@ -282,6 +285,7 @@ static void guest_free(struct guest *g)
 	if (!g)
 		return;
 	agent_forget(g);
+	rewrite_forget(g);
 	interlock_forget(g);
 	journal_close(g->journal);
 	kernel_destroy(g->k);
@@ -299,6 +303,7 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 {
 	struct guest *g = calloc(1, sizeof(*g));
 	struct guest_info info;
+	gpa_t spare;
 	int rc;
 
 	if (!g)
@@ -312,6 +317,8 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	rc = vm_attach(target, &g->vm, err);
 	if (!rc)
 		vm_set_window_limit(g->vm, g->window_limit_ns);
+	if (!rc)
+		g->rewrite = vm_accel(g->vm) != VM_ACCEL_TCG && !vm_spare_offered(g->vm, &spare);
 	/* the journal first: its lock keeps another daemon, and another attach of ours, away */
 	if (!rc)
 		rc = journal_open(opts->state_dir, vm_pid(g->vm), vm_pid_start_time(g->vm),
@@ -454,6 +461,8 @@ int guest_check_stays(struct guest *g, struct err *err)
 {
 	switch (vm_leaves(g->vm)) {
 	case VM_STAYS:
+		if (vm_tells_leaving(g->vm))
+			rewrite_settled(g);
 		return 0;
 	case VM_LEAVES:
 		return err_set(err, -EBUSY, ERR_GUEST_LEAVES, 0,

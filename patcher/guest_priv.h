@@ -64,6 +64,9 @@ struct guest {
 	double window_ns; /* and of the window itself: of stopping and letting go */
 	struct guest_agent agent;
 	bool claimed; /* a trace uses the agent */
+	bool rewrite; /* what we write is to be written by the guest, too: see rewrite.h */
+	u8 *put_back; /* a bit for each page in which a call site was put back since; NULL: none was */
+	bool any_put_back; /* it is not known in which */
 	bool rebooted; /* it runs another kernel than @k; until guest_renew() */
 	bool restored; /* its memory was put back to an earlier time: see remains.h; until guest_renew() */
 	u64 find_ns, lend_ns;

@@ -21,6 +21,11 @@ extern const u8 interlock_start[], interlock_end[], interlock_return[], interloc
 	interlock_fix_nofault[], interlock_fix_ours[], interlock_fix_poke[], interlock_fix_count[],
 	interlock_fix_rec_bytes[], interlock_fix_next[], interlock_fix_finish[],
 	interlock_fix_nop[];
+/* what is behind interlock_end */
+extern const u8 interlock_again[], interlock_cells[], interlock_full_end[], interlock_fix_lock2[],
+	interlock_fix_poke2[], interlock_fix_nofault2[], interlock_fix_rewrite[],
+	interlock_fix_unlock[], interlock_fix_records_lock[], interlock_fix_text_lock[],
+	interlock_fix_call[];
 
 static void put32(u8 *code, const u8 *field, u32 v)
 {
@@ -47,8 +52,38 @@ static int put_return(u8 *code, u64 code_addr, u64 thunk)
 	return insn_make_jump(code_addr + (u64)(interlock_return - interlock_start), thunk, at);
 }
 
+/* As a sign-extended half. */
+static int put_address(u8 *code, const u8 *field, u64 addr)
+{
+	if (addr != (u64)(s64)(s32)addr)
+		return -ERANGE;
+	put32(code, field, (u32)addr);
+	return 0;
+}
+
+static int link_rest(const struct interlock_kernel *k, u64 code_addr, u8 *code)
+{
+	int rc = put_rel(code, code_addr, interlock_fix_lock2, k->lock);
+
+	if (!rc)
+		rc = put_rel(code, code_addr, interlock_fix_poke2, k->poke);
+	if (!rc)
+		rc = put_rel(code, code_addr, interlock_fix_nofault2, k->nofault);
+	if (!rc)
+		rc = put_rel(code, code_addr, interlock_fix_rewrite, k->rewrite);
+	if (!rc)
+		rc = put_rel(code, code_addr, interlock_fix_unlock, k->unlock);
+	if (!rc)
+		rc = put_address(code, interlock_fix_records_lock, k->records_lock);
+	if (!rc)
+		rc = put_address(code, interlock_fix_text_lock, k->text_lock);
+	/* goes to where the hook is */
+	put32(code, interlock_fix_call, (u32)(k->lock - (k->hook + CALL_BYTES)));
+	return rc;
+}
+
 int interlock_link(const struct interlock_kernel *k, const struct interlock_place *p,
-		   u8 code_ret[INTERLOCK_BYTES])
+		   u8 code_ret[INTERLOCK_FULL_BYTES])
 {
 	const struct {
 		const u8 *field;
@@ -60,17 +95,19 @@ int interlock_link(const struct interlock_kernel *k, const struct interlock_plac
 		{ interlock_fix_nofault, k->nofault },
 	};
 	size_t n = (size_t)(interlock_end - interlock_start);
+	size_t full = (size_t)(interlock_full_end - interlock_start);
 
-	/* a 32-bit address, sign-extended */
-	if (n > INTERLOCK_BYTES || k->pages != (u64)(s64)(s32)k->pages)
+	if (n != INTERLOCK_BYTES || full > INTERLOCK_FULL_BYTES)
 		return -ERANGE;
-	memset(code_ret, 0xcc, INTERLOCK_BYTES);
-	memcpy(code_ret, interlock_start, n);
+	memset(code_ret, 0xcc, INTERLOCK_FULL_BYTES);
+	memcpy(code_ret, interlock_start, k->rewrite ? full : n);
 	for (size_t i = 0; i < ARRAY_SIZE(rel); i++) {
 		if (put_rel(code_ret, p->code, rel[i].field, rel[i].target))
 			return -ERANGE;
 	}
-	put32(code_ret, interlock_fix_pages, (u32)k->pages);
+	if (put_address(code_ret, interlock_fix_pages, k->pages) ||
+	    (k->rewrite && link_rest(k, p->code, code_ret)))
+		return -ERANGE;
 	put32(code_ret, interlock_fix_records, k->records);
 	put32(code_ret, interlock_fix_index, k->index);
 	put32(code_ret, interlock_fix_next, k->next);
@@ -168,8 +205,33 @@ u64 guest_return_thunk(struct guest *g)
 	return thunk;
 }
 
-int interlock_code(struct guest *g, const struct interlock_place *p, u8 code_ret[INTERLOCK_BYTES],
-		   struct err *err)
+static bool find_rest(struct guest *g, struct interlock_kernel *k)
+{
+	return !kernel_sym(g->k, "text_poke", &k->rewrite) &&
+	       !kernel_sym(g->k, "mutex_unlock", &k->unlock) &&
+	       !kernel_sym(g->k, "ftrace_lock", &k->records_lock) &&
+	       !kernel_sym(g->k, "text_mutex", &k->text_lock);
+}
+
+bool interlock_rewrites(struct guest *g)
+{
+	struct interlock_kernel k;
+
+	return find_rest(g, &k);
+}
+
+u64 interlock_again_addr(u64 code)
+{
+	return code + (u64)(interlock_again - interlock_start);
+}
+
+u64 interlock_cells_addr(u64 code)
+{
+	return code + (u64)(interlock_cells - interlock_start);
+}
+
+int interlock_code(struct guest *g, const struct interlock_place *p,
+		   u8 code_ret[INTERLOCK_FULL_BYTES], struct err *err)
 {
 	struct interlock_kernel k = { .return_thunk = guest_return_thunk(g) };
 	u8 call[CALL_BYTES];
@@ -198,6 +260,9 @@ int interlock_code(struct guest *g, const struct interlock_place *p, u8 code_ret
 				   err);
 	if (rc)
 		return rc;
+	k.hook = site;
+	if (!find_rest(g, &k))
+		k.rewrite = 0;
 	if (interlock_link(&k, p, code_ret))
 		return err_set(err, -ERANGE, ERR_GUEST_UNSUPPORTED, p->code,
 			       "kernel text is out of reach of 0x%llx",

@@ -11,7 +11,12 @@
 
 struct text_change;
 
-#define INTERLOCK_BYTES 192u /* a multiple of JOURNAL_TEXT_MAX */
+#define INTERLOCK_BYTES      208u /* a multiple of JOURNAL_TEXT_MAX */
+#define INTERLOCK_FULL_BYTES 512u /* with what rewrite.h needs behind it; the same */
+
+/* What interlock_again is told to do; any other value is the address of a bit for each page of the top 2 GiB. */
+#define REWRITE_TWO  0u
+#define REWRITE_BACK 1u
 
 /* One copy of the code in the guest. */
 struct interlock_place {
@@ -29,15 +34,19 @@ struct interlock_kernel {
 	u32 next, records, index; /* members of struct ftrace_page */
 	u32 rec_bytes;
 	u32 use; /* bits of dyn_ftrace.flags that say "in use by the guest" */
+	/* for what is behind INTERLOCK_BYTES; rewrite 0: that is left out */
+	u64 rewrite, unlock; /* functions of the guest */
+	u64 records_lock, text_lock; /* its mutexes */
+	u64 hook; /* the call that leads through the interlock when it is in */
 };
 
 /**
  * interlock_link - the code for @p; bytes behind it are int3
  *
- * Return: 0; -ERANGE a function, or the list, is out of reach.
+ * Return: 0; -ERANGE a function, the list, or a mutex, is out of reach.
  */
 must_check int interlock_link(const struct interlock_kernel *k, const struct interlock_place *p,
-			      u8 code_ret[INTERLOCK_BYTES]);
+			      u8 code_ret[INTERLOCK_FULL_BYTES]);
 
 /**
  * interlock_code - interlock_link() for the kernel of @g
@@ -45,7 +54,14 @@ must_check int interlock_link(const struct interlock_kernel *k, const struct int
  * Return: 0; -ENOTSUP (guest.unsupported) this kernel cannot be kept apart from its own tracing.
  */
 must_check int interlock_code(struct guest *g, const struct interlock_place *p,
-			      u8 code_ret[INTERLOCK_BYTES], struct err *err);
+			      u8 code_ret[INTERLOCK_FULL_BYTES], struct err *err);
+
+/** interlock_rewrites - has this kernel what the code behind INTERLOCK_BYTES calls? */
+bool interlock_rewrites(struct guest *g);
+
+/** interlock_again, interlock_cells - of a whole copy of the code at @code: where that is, see interlock_x86.S */
+u64 interlock_again_addr(u64 code);
+u64 interlock_cells_addr(u64 code);
 
 /**
  * interlock_in - lead the guest's own changes of call sites through the code at @code

@@ -15,6 +15,22 @@
  * gets its nop back by the guest's own text_poke_queue(), as its own ftrace writes it; the site is read
  * by copy_from_kernel_nofault(), as its own ftrace reads it. Under ftrace_lock the list stands still.
  * References are bits below 32 of flags, which is the second word of a record; ip is the first.
+ *
+ * What follows interlock_again is for us to call, through the gate: the guest writes what the host has written
+ * without its VMM's knowledge. See rewrite.h. It does as the guest's own ftrace does: ftrace_lock, then text_mutex.
+ *
+ *	In:    rdi  REWRITE_TWO    the 5 bytes at rsi and at rdx as they are
+ *	            REWRITE_BACK   every site that holds our call becomes a nop, and the call at rdx that of
+ *	                           the function that takes a mutex
+ *	            else           address of a bit for each page of the top 2 GiB: of each that is set, and has a
+ *	                           call site, these bytes as they are; the bit is cleared
+ *
+ * As they are: by text_poke(), with no int3 in between. interlock_cells is the same for cells of stacks:
+ *
+ *	In:    rdi  list of { address, value }    esi  how many
+ *
+ * One that is mapped and has that value is written as it is, in one locked instruction. From the look to the write
+ * interrupts are off, so that no grace period ends, and with it no stack goes away, in between.
  */
 	.section .rodata.interlock, "a", @progbits
 	.globl	interlock_start, interlock_end, interlock_return
@@ -22,6 +38,12 @@
 	.globl	interlock_fix_use, interlock_fix_nofault, interlock_fix_ours, interlock_fix_poke
 	.globl	interlock_fix_count, interlock_fix_rec_bytes, interlock_fix_next, interlock_fix_finish
 	.globl	interlock_fix_nop
+	.globl	interlock_again, interlock_cells, interlock_full_end
+	.globl	interlock_fix_records_lock, interlock_fix_text_lock, interlock_fix_lock2, interlock_fix_unlock
+	.globl	interlock_fix_call, interlock_fix_rewrite, interlock_fix_poke2, interlock_fix_nofault2
+
+#define REWRITE_BACK 1
+#define BITS_BELOW   65536	/* the lower half of 4 GiB has none: bit 0x80000 is the first */
 
 	.balign	16
 interlock_start:
@@ -31,7 +53,10 @@ interlock_fix_lock:
 	pushq	%rbx
 	pushq	%rbp
 	pushq	%r12
+	pushq	%r13
 	subq	$8, %rsp
+	xorl	%r13d, %r13d
+.Lwalk:
 	movq	0x11223344, %rbx	/* ftrace_pages_start: kernel text and data lie in the top 2 GiB */
 	.set	interlock_fix_pages, . - 4
 .Lpage:
@@ -44,9 +69,13 @@ interlock_fix_lock:
 .Lrecord:
 	testl	%r12d, %r12d
 	jle	.Lnext_page
+	cmpq	$REWRITE_BACK, %r13
+	ja	.Lrewrite
+	je	.Lread
 	testl	$0x11223344, 8(%rbp)
 	.set	interlock_fix_use, . - 4
 	jz	.Lnext
+.Lread:
 	movq	%rsp, %rdi
 	movq	(%rbp), %rsi
 	movl	$5, %edx
@@ -85,7 +114,11 @@ interlock_fix_poke:
 	.byte	0xe8			/* call text_poke_finish */
 interlock_fix_finish:
 	.long	0x11223344
+	testq	%r13, %r13
+	jnz	.Lunlock
+.Lleave:
 	addq	$8, %rsp
+	popq	%r13
 	popq	%r12
 	popq	%rbp
 	popq	%rbx
@@ -94,7 +127,119 @@ interlock_return:			/* the host makes this a jump where functions return by a th
 	.byte	0xcc, 0xcc, 0xcc, 0xcc
 interlock_fix_nop:
 	.byte	0xcc, 0xcc, 0xcc, 0xcc, 0xcc
-interlock_end:
 	.balign	16, 0xcc
+interlock_end:				/* a gate with little room ends here: nothing leads on, as nobody calls the rest */
+
+interlock_again:
+	pushq	%rbx
+	pushq	%rbp
+	pushq	%r12
+	pushq	%r13
+	subq	$8, %rsp
+	movq	%rdi, %r13
+	movq	%rsi, %rbx
+	movq	%rdx, %rbp
+	movslq	interlock_fix_records_lock(%rip), %rdi
+	call	.Llock
+	movslq	interlock_fix_text_lock(%rip), %rdi
+	call	.Llock
+	movq	%rbp, %rdi
+	cmpq	$REWRITE_BACK, %r13
+	ja	.Lwalk
+	je	.Lback
+	call	.Lsame
+	movq	%rbx, %rdi
+	call	.Lsame
+	jmp	.Lunlock
+.Lback:
+	leaq	.Lcall(%rip), %rsi
+	movl	$5, %edx
+	xorl	%ecx, %ecx
+	.byte	0xe8			/* call text_poke_queue */
+interlock_fix_poke2:
+	.long	0x11223344
+	jmp	.Lwalk
+.Lunlock:
+	movslq	interlock_fix_text_lock(%rip), %rdi
+	call	.Lunlock_one
+	movslq	interlock_fix_records_lock(%rip), %rdi
+	call	.Lunlock_one
+	jmp	.Lleave
+.Lrewrite:				/* the page of its first byte, and of its last */
+	movl	(%rbp), %eax
+	shrl	$12, %eax
+	btrl	%eax, -BITS_BELOW(%r13)
+	sbbl	%ecx, %ecx
+	movl	(%rbp), %eax
+	addl	$4, %eax
+	shrl	$12, %eax
+	btrl	%eax, -BITS_BELOW(%r13)
+	jc	.Lset
+	testl	%ecx, %ecx
+	jz	.Lnext
+.Lset:
+	movq	(%rbp), %rdi
+	call	.Lsame
+	jmp	.Lnext
+.Lsame:
+	movq	%rdi, %rsi
+	movl	$5, %edx
+	.byte	0xe9			/* jmp text_poke */
+interlock_fix_rewrite:
+	.long	0x11223344
+.Llock:
+	xorl	%esi, %esi
+	.byte	0xe9			/* jmp to the function that takes a mutex */
+interlock_fix_lock2:
+	.long	0x11223344
+.Lunlock_one:
+	.byte	0xe9			/* jmp mutex_unlock */
+interlock_fix_unlock:
+	.long	0x11223344
+
+interlock_cells:
+	pushq	%rbx
+	pushq	%rbp
+	subq	$8, %rsp
+	movq	%rdi, %rbx
+	movl	%esi, %ebp
+.Lcell:
+	decl	%ebp
+	js	.Lcells_done
+	pushfq
+	cli
+	leaq	8(%rsp), %rdi
+	movq	(%rbx), %rsi
+	movl	$8, %edx
+	.byte	0xe8			/* call copy_from_kernel_nofault */
+interlock_fix_nofault2:
+	.long	0x11223344
+	testq	%rax, %rax
+	jnz	.Lnext_cell
+	movq	8(%rsp), %rax
+	cmpq	%rax, 8(%rbx)
+	jne	.Lnext_cell
+	movq	(%rbx), %rax
+	lock addq $0, (%rax)
+.Lnext_cell:
+	popfq
+	addq	$16, %rbx
+	jmp	.Lcell
+.Lcells_done:
+	addq	$8, %rsp
+	popq	%rbp
+	popq	%rbx
+	jmp	interlock_return
+
+interlock_fix_records_lock:		/* mutexes, of which the low half says it all */
+	.long	0x11223344
+interlock_fix_text_lock:
+	.long	0x11223344
+.Lcall:
+	.byte	0xe8			/* as the guest had it, with its rel32 for where it is */
+interlock_fix_call:
+	.long	0x11223344
+	.balign	16, 0xcc
+interlock_full_end:
 
 	.section .note.GNU-stack, "", @progbits

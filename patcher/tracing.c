@@ -14,6 +14,7 @@
 #include "patcher/options.h"
 #include "patcher/quiesce.h"
 #include "patcher/remains.h"
+#include "patcher/rewrite.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -175,6 +176,8 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 		rc = graph_settle(g, err);
 	if (!rc)
 		rc = options_write(g, opts, err);
+	if (!rc && opts->graph)
+		rc = rewrite_returns(g, err);
 	return rc ? rc : choose_tracer(g, opts->graph, err);
 }
 

@@ -176,6 +176,11 @@ enum vm_leaving vm_leaves(struct vm *vm)
 	return vm->ops->leaves && vm_alive(vm) ? vm->ops->leaves(vm) : VM_STAYS;
 }
 
+bool vm_tells_leaving(const struct vm *vm)
+{
+	return vm->ops->leaves && !vm_silent(vm);
+}
+
 bool vm_silent(const struct vm *vm)
 {
 	return vm->ops->silent && vm->ops->silent(vm);

@@ -129,6 +129,9 @@ enum vm_leaving {
  */
 enum vm_leaving vm_leaves(struct vm *vm);
 
+/** vm_tells_leaving - was VM_STAYS the VMM's own answer? Context: after vm_leaves(); no window open. */
+bool vm_tells_leaving(const struct vm *vm);
+
 /**
  * vm_silent - did the VMM's monitor not answer in time when it was asked last, nor has since? Or is there none any more?
  *

@@ -42,6 +42,7 @@ ATTACHED = {
     "graph.restored": (1, 2),
     "graph.settled": (1, 2),
     "graph.unloaded": (1,),
+    "agent.rewritten": (1,),
     "agent.unprotected": (1,),
     "agent.freed": (1, 2),
     "detach.verified": (1,),

@@ -168,6 +168,9 @@ class StockWay:
 class SmallQemuGuest(SmallGuest):
     """The small Linux in QEMU with KVM, reached by QMP."""
 
+    def __init__(self, **more):
+        super().__init__(reboot=True, **more)
+
     def _start(self, kernel, initrd):
         if not shutil.which("qemu-system-x86_64"):
             raise Skip("no QEMU")
@@ -181,7 +184,8 @@ class SmallQemuGuest(SmallGuest):
                 "-smp", f"{self.cpus},sockets={self.cpus}", "-m", f"{self.mem}M",
                 "-kernel", kernel, "-initrd", initrd, "-append", boot_line(self.append), "-chardev",
                 f"socket,id=com,path={self.socket_path},server=on,wait=off,logfile={self.console_path}",
-                "-serial", "chardev:com", "-qmp", f"unix:{self.qmp_path},server=on,wait=off", "-no-reboot"]
+                "-serial", "chardev:com", "-qmp", f"unix:{self.qmp_path},server=on,wait=off", "-no-reboot",
+                *self.extra]
         with open(self.log_path, "wb") as log:
             self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                             start_new_session=True, preexec_fn=die_with_parent)

@@ -149,6 +149,13 @@ int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret)
 		{ "text_poke_queue", KERNEL + 0x1000 },
 		{ "text_poke_finish", KERNEL + 0x1100 },
 		{ "copy_from_kernel_nofault", KERNEL + 0x1200 },
+		{ "text_poke", KERNEL + 0x1400 },
+		{ "memcpy", KERNEL + 0x1700 },
+		{ "module_memfree", KERNEL + 0x1600 },
+		{ "set_memory_nx", KERNEL + 0x1800 },
+		{ "set_memory_rw", KERNEL + 0x1900 },
+		{ "mutex_unlock", KERNEL + 0x1500 },
+		{ "ftrace_lock", MUTEX + 0x200 },
 	};
 
 	(void)k;

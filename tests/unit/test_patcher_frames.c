@@ -399,7 +399,10 @@ static void put_back_writes_the_true_address(void **state)
 	for (u32 i = 0; i < NR; i++)
 		assert_int_equal(frames_put_back(&k.f, i), i == 7 || i == 9);
 	assert_true(k.stack[3] == TRUE_RET && k.stack[4] == 0x1234 && k.stack[5] == RETHOOK);
+	assert_true(k.f.n_cells == 2 && k.f.cells[1].value == RETHOOK);
 	settle(2); /* not before: somebody may be on the way */
+	k.stack[3]++; /* its owner goes on */
+	assert_true(!frames_shorten_cells(&k.f) && k.f.n_cells == 1);
 	frame(8)->pid = 0; /* an idle task's, left behind: its stack is used anew */
 	assert_true(!frames_put_back(&k.f, 8) && frame(10)->slot == CELL(6));
 	settle(1);
@@ -418,12 +421,9 @@ static void put_back_goes_through_tail_calls(void **state)
 	assert_int_equal(frames_put_back(&k.f, 9), 1);
 	for (u32 i = 7; i <= 9; i++)
 		assert_true(k.stack[3] == TRUE_RET && frame(i)->put_back == (u32)frame(i)->tsc);
-	assert_int_equal(frames_count(&k.f, &c), 0);
-	assert_int_equal(c.in_use, 3);
-	assert_int_equal(c.restored, 3);
+	assert_true(!frames_count(&k.f, &c) && c.in_use == 3 && c.restored == 3);
 	settle(3);
-	assert_int_equal(frames_count(&k.f, &c), 0);
-	assert_int_equal(c.in_use, 0);
+	assert_true(!frames_count(&k.f, &c) && !c.in_use);
 }
 
 static void what_cannot_be_resolved_is_not_written(void **state)

@@ -11,14 +11,16 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 extern const u8 interlock_start[], interlock_return[];
 
-#define AREA_BYTES 65536u
+#define AREA_BYTES (1u << 20)
 #define USE_BITS   0x80ffffffu
 #define DISABLED   0x02000000u
+#define UNREADABLE 8u
 
 struct record {
 	u64 ip, flags;
@@ -32,14 +34,21 @@ struct page {
 
 /* Everything the code names by 32 bits is below 2 GiB. */
 struct area {
-	u8 code[256];
-	u8 stubs[4][16];
+	u8 code[INTERLOCK_FULL_BYTES];
+	u8 stubs[6][16];
 	u8 sites[16][8];
 	struct page *first;
 	struct page pages[2];
 	struct record records[16];
 	u64 count;
 	u8 ours[16], theirs[16];
+	u8 hook[8];
+	u64 mutex[2]; /* ftrace_lock, text_mutex */
+	u8 bits[131072]; /* of 4 GiB: addresses here are in the lower half */
+	u8 pages_of_sites[5 * PAGE_SIZE] __attribute__((aligned(PAGE_SIZE)));
+	struct {
+		u64 addr, value;
+	} list[3];
 };
 
 static struct area *a;
@@ -49,10 +58,22 @@ static struct {
 	u64 poked[16];
 	u64 unreadable;
 	u64 mutex;
+	bool again; /* it was called by us */
+	u64 held[2];
+	int n_same;
+	u64 same[16];
+	int hooked;
 } did;
 
-static void fake_lock(u64 mutex)
+static void fake_lock(u64 mutex, u32 subclass)
 {
+	if (did.again) {
+		assert_int_equal(subclass, 0);
+		assert_int_equal(did.n_poked + did.n_same + did.finished, 0);
+		assert_true(did.locked < 2);
+		did.held[did.locked++] = mutex;
+		return;
+	}
 	assert_int_equal(did.locked + did.n_poked + did.finished, 0);
 	did.mutex = mutex;
 	did.locked++;
@@ -60,8 +81,8 @@ static void fake_lock(u64 mutex)
 
 static long fake_nofault(void *to, const void *from, size_t n)
 {
-	assert_int_equal(n, 5);
-	if ((u64)(uintptr_t)from == did.unreadable)
+	assert_true(n == 5 || n == 8);
+	if ((u64)(uintptr_t)from == did.unreadable || (u64)(uintptr_t)from == UNREADABLE)
 		return -14;
 	memcpy(to, from, n);
 	return 0;
@@ -70,8 +91,16 @@ static long fake_nofault(void *to, const void *from, size_t n)
 static void fake_poke(void *addr, const void *opcode, size_t len, const void *emulate)
 {
 	assert_int_equal(len, sizeof(nop));
-	assert_memory_equal(opcode, nop, sizeof(nop));
 	assert_null(emulate);
+	if (did.again && addr == a->hook) {
+		u64 target;
+
+		assert_true(insn_call_target((u64)(uintptr_t)addr, opcode, &target));
+		assert_int_equal(target, (u64)(uintptr_t)a->stubs[0]);
+		did.hooked++;
+		return;
+	}
+	assert_memory_equal(opcode, nop, sizeof(nop));
 	assert_int_equal(did.finished, 0);
 	did.poked[did.n_poked++] = (u64)(uintptr_t)addr;
 }
@@ -79,6 +108,21 @@ static void fake_poke(void *addr, const void *opcode, size_t len, const void *em
 static void fake_finish(void)
 {
 	did.finished++;
+}
+
+static void fake_unlock(u64 mutex)
+{
+	assert_true(did.again && did.locked > 0);
+	assert_int_equal(mutex, did.held[--did.locked]);
+}
+
+static void *fake_same(void *addr, const void *opcode, size_t len)
+{
+	assert_int_equal(did.locked, 2);
+	assert_ptr_equal(addr, opcode);
+	assert_int_equal(len, 5);
+	did.same[did.n_same++] = (u64)(uintptr_t)addr;
+	return addr;
 }
 
 /* movabs $target, %r11; jmp *%r11 */
@@ -118,6 +162,11 @@ static struct interlock_kernel kernel(void)
 		.index = offsetof(struct page, index),
 		.rec_bytes = sizeof(struct record),
 		.use = USE_BITS,
+		.rewrite = stub(4, at((void *)fake_same)),
+		.unlock = stub(5, at((void *)fake_unlock)),
+		.records_lock = at(&a->mutex[0]),
+		.text_lock = at(&a->mutex[1]),
+		.hook = at(a->hook),
 	};
 }
 
@@ -212,11 +261,193 @@ static void test_returns_through_the_thunk(void **state)
 	assert_int_equal(a->code[interlock_return - interlock_start], 0xe9); /* jmp */
 }
 
+/* Code of ours in the copy, with three arguments; callee-saved registers are checked. */
+static void call_ours(u64 fn, u64 arg0, u64 arg1, u64 arg2)
+{
+	struct interlock_kernel k = kernel();
+	struct interlock_place p = { at(a->code), at(a->ours), at(&a->count) };
+	u64 saved[3] = { 0x1111, 0x2222, 0x3333 };
+	u8 *off;
+
+	assert_int_equal(interlock_link(&k, &p, a->code), 0);
+	/* programs may not switch interrupts off */
+	off = memmem(a->code, sizeof(a->code), "\x9c\xfa", 2);
+	assert_non_null(off);
+	off[1] = 0x90;
+	memset(&did, 0, sizeof(did));
+	did.again = true;
+	__asm__ volatile("movq (%[s]), %%rbx; movq 8(%[s]), %%r12; movq 16(%[s]), %%r13\n\t"
+			 "subq $128, %%rsp\n\t"
+			 "pushq %[s]\n\t"
+			 "call *%[fn]\n\t"
+			 "popq %%rax\n\t"
+			 "addq $128, %%rsp\n\t"
+			 "movq %%rbx, (%%rax); movq %%r12, 8(%%rax); movq %%r13, 16(%%rax)"
+			 : "+D"(arg0), "+S"(arg1), "+d"(arg2)
+			 : [fn] "r"(fn), [s] "r"(saved)
+			 : "rax", "rbx", "rcx", "r8", "r9", "r10", "r11", "r12", "r13", "memory",
+			   "cc");
+	assert_int_equal(saved[0], 0x1111);
+	assert_int_equal(saved[1], 0x2222);
+	assert_int_equal(saved[2], 0x3333);
+	assert_int_equal(did.locked, 0);
+}
+
+static void again(u64 what, const void *arg1, const void *arg2)
+{
+	call_ours(interlock_again_addr(at(a->code)), what, at(arg1), at(arg2));
+	assert_int_equal(did.held[0], at(&a->mutex[0]));
+	assert_int_equal(did.held[1], at(&a->mutex[1]));
+}
+
+static void records(int n_first, int n_second)
+{
+	a->pages[0] = (struct page){ &a->pages[1], a->records, n_first };
+	a->pages[1] = (struct page){ NULL, a->records + n_first, n_second };
+	a->first = &a->pages[0];
+}
+
+static void test_two_places_as_they_are(void **state)
+{
+	(void)state;
+	put_call(0, a->ours);
+	records(1, 0);
+	again(REWRITE_TWO, a->ours, a->hook);
+	assert_int_equal(did.n_same, 2);
+	assert_true(did.same[0] == at(a->hook) && did.same[1] == at(a->ours));
+	assert_int_equal(did.n_poked + did.hooked + did.finished, 0);
+}
+
+static void test_the_guest_puts_all_back(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		put_call(i, a->ours);
+	put_call(1, a->theirs);
+	a->records[3].flags = 1;
+	did.unreadable = 0;
+	records(3, 1);
+	again(REWRITE_BACK, NULL, a->hook);
+	assert_int_equal(did.n_poked, 3);
+	assert_int_equal(did.poked[1], a->records[2].ip);
+	assert_int_equal(did.hooked, 1);
+	assert_int_equal(did.finished, 1);
+	assert_int_equal(did.n_same, 0);
+}
+
+static void set_page(const void *p, bool on)
+{
+	u64 page = at(p) / PAGE_SIZE;
+
+	a->bits[page / 8] = (u8)(on ? 1u << page % 8 : 0);
+}
+
+static bool any_set(void)
+{
+	for (size_t i = 0; i < sizeof(a->bits); i++) {
+		if (a->bits[i])
+			return true;
+	}
+	return false;
+}
+
+/* Each page once, by its first site; a site on two pages for both. */
+static void test_pages_as_they_are(void **state)
+{
+	u8 *text = a->pages_of_sites;
+	const size_t at_off[] = { 16, 64, PAGE_SIZE + 8, 2 * PAGE_SIZE - 2, 3 * PAGE_SIZE + 8 };
+
+	(void)state;
+	for (int i = 0; i < 5; i++)
+		a->records[i].ip = at(text + at_off[i]);
+	records(3, 2);
+	for (int i = 0; i < 5; i++)
+		a->bits[at(text + (size_t)i * PAGE_SIZE) / PAGE_SIZE / 8] = 0;
+	a->bits[at(text) / PAGE_SIZE / 8] |= (u8)(1u << at(text) / PAGE_SIZE % 8);
+	again(at(a->bits + 65536), NULL, NULL);
+	assert_int_equal(did.n_same, 1);
+	assert_int_equal(did.same[0], a->records[0].ip);
+	assert_false(any_set());
+	/* the page in the middle, of which the one that lies on two has its end */
+	set_page(text + 2 * PAGE_SIZE, true);
+	again(at(a->bits + 65536), NULL, NULL);
+	assert_int_equal(did.n_same, 1);
+	assert_int_equal(did.same[0], a->records[3].ip);
+	assert_false(any_set());
+	/* all that there is: four pages have sites, and the last has none; the one on two comes for its second */
+	memset(a->bits, 0xff, sizeof(a->bits));
+	again(at(a->bits + 65536), NULL, NULL);
+	assert_int_equal(did.n_same, 4);
+	assert_int_equal(did.same[3], a->records[4].ip);
+	assert_int_equal(did.n_poked + did.hooked, 0);
+	/* and once more: nothing is left of those */
+	again(at(a->bits + 65536), NULL, NULL);
+	assert_int_equal(did.n_same, 0);
+}
+
+/* A page of a file, private: it is the file's until it is written. */
+static u64 *cell_on_a_page(int fd)
+{
+	u64 *p = mmap(NULL, PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+
+	assert_ptr_not_equal(p, MAP_FAILED);
+	assert_int_equal(*p, 0x1000);
+	return p;
+}
+
+/* A cell that holds what was put back is written as it is; one that another has by now, or nobody, is not. */
+static void test_cells(void **state)
+{
+	const u64 before = 0x1000, after = 0x2000;
+	int fd = memfd_create("cells", MFD_CLOEXEC);
+	u64 *cell[3];
+
+	(void)state;
+	assert_int_equal(ftruncate(fd, PAGE_SIZE), 0);
+	assert_int_equal(pwrite(fd, &before, sizeof(before), 0), sizeof(before));
+	for (u32 i = 0; i < 3; i++) {
+		cell[i] = cell_on_a_page(fd);
+		a->list[i].addr = at(cell[i]);
+		a->list[i].value = before + (i == 1);
+	}
+	call_ours(interlock_cells_addr(at(a->code)), at(a->list), 0, 0);
+	assert_int_equal(pwrite(fd, &after, sizeof(after), 0), sizeof(after));
+	for (u32 i = 0; i < 3; i++)
+		assert_int_equal(*cell[i], after); /* of an empty list: nothing */
+	a->list[0].value = a->list[2].value = after;
+	call_ours(interlock_cells_addr(at(a->code)), at(a->list), 3, 0);
+	assert_int_equal(pwrite(fd, &before, sizeof(before), 0), sizeof(before));
+	assert_int_equal(*cell[0], after);
+	assert_int_equal(*cell[1], before); /* still the file's */
+	assert_int_equal(*cell[2], after);
+	a->list[0].addr = UNREADABLE;
+	call_ours(interlock_cells_addr(at(a->code)), at(a->list), 1, 0);
+	for (u32 i = 0; i < 3; i++)
+		munmap(cell[i], PAGE_SIZE);
+	close(fd);
+}
+
+/* A kernel without what that calls has the interlock all the same. */
+static void test_without_the_rest(void **state)
+{
+	struct interlock_place p = { at(a->code), at(a->ours), at(&a->count) };
+	struct interlock_kernel k = kernel();
+	u8 whole[INTERLOCK_FULL_BYTES];
+
+	(void)state;
+	assert_int_equal(interlock_link(&k, &p, whole), 0);
+	k.rewrite = 0;
+	assert_int_equal(interlock_link(&k, &p, a->code), 0);
+	assert_memory_equal(a->code, whole, INTERLOCK_BYTES);
+	for (size_t i = INTERLOCK_BYTES; i < INTERLOCK_FULL_BYTES; i++)
+		assert_int_equal(a->code[i], 0xcc);
+}
+
 static void test_out_of_reach(void **state)
 {
 	struct interlock_place p = { at(a->code), at(a->ours), at(&a->count) };
 	struct interlock_kernel k = kernel();
-	u8 code[INTERLOCK_BYTES];
+	u8 code[INTERLOCK_FULL_BYTES];
 
 	(void)state;
 	assert_int_equal(interlock_link(&k, &p, code), 0);
@@ -224,6 +455,12 @@ static void test_out_of_reach(void **state)
 	assert_int_equal(interlock_link(&k, &p, code), -ERANGE);
 	k.pages = 0xffffffff80000000ull;
 	assert_int_equal(interlock_link(&k, &p, code), 0);
+	k.text_lock = 1ull << 31;
+	assert_int_equal(interlock_link(&k, &p, code), -ERANGE);
+	k = kernel();
+	k.unlock = at(a->code) + (1ull << 33);
+	assert_int_equal(interlock_link(&k, &p, code), -ERANGE);
+	k = kernel();
 	k.poke = at(a->code) + (1ull << 33);
 	assert_int_equal(interlock_link(&k, &p, code), -ERANGE);
 	k = kernel();
@@ -313,6 +550,11 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_takes_what_the_guest_wants, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_nothing_recorded, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_returns_through_the_thunk, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_two_places_as_they_are, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_guest_puts_all_back, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_pages_as_they_are, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cells, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_without_the_rest, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_out_of_reach, setup, teardown),
 		cmocka_unit_test(test_find_call),
 		cmocka_unit_test(test_nop_of_a_kernel),
