@@ -408,6 +408,24 @@ static void pages_and_cells(void **state)
 	assert_int_equal(gate_close(gate, &err), 0);
 }
 
+static void sites_that_were_put_back(void **state)
+{
+	struct guest *g = &fake.g;
+	struct gate *gate;
+	struct err err = { 0 };
+
+	(void)state;
+	fake_note(fake_site(0), 0, TEXT + 0x10, JOURNAL_SITE);
+	fake_call(fake_site(0), TEXT + 0x10);
+	assert_int_equal(text_from_journal(g, JOURNAL_SITE, &g->armed, &g->n_armed, &err), 0);
+	assert_int_equal(ftrace_make_nop(g, NULL, &err), 0);
+	assert_int_equal(gate_open(g, &gate, &err), 0);
+	assert_int_equal(rewrite_put_back(gate, g, &err), 0);
+	assert_int_equal(n_bits(), 1);
+	assert_true(bit(fake_site(0)));
+	assert_int_equal(gate_close(gate, &err), 0);
+}
+
 /* All that was filled in, and none of the rings; a VMM that says that nothing is being copied needs nothing. */
 static void memory_lent(void **state)
 {
@@ -500,6 +518,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_mailbox_that_was_left, setup, teardown),
 		cmocka_unit_test_setup_teardown(it_begins_to_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(pages_and_cells, setup, teardown),
+		cmocka_unit_test_setup_teardown(sites_that_were_put_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_lent, setup, teardown),
 		cmocka_unit_test_setup_teardown(returns_alone, setup, teardown),
 		cmocka_unit_test_setup_teardown(an_agent_is_let_go, setup, teardown),
