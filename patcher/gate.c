@@ -155,7 +155,7 @@ static int collect_sites(struct gate *gate, struct err *err)
 	gate->sites = calloc(n, sizeof(*gate->sites));
 	if (!gate->sites)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; i < n && gate->n_sites < REWRITE_SITES; i++) {
 		struct text_change *c = &gate->sites[gate->n_sites];
 
 		if (!is_gate_site(&sites[i]))
@@ -200,33 +200,6 @@ static u64 first_seq(void)
 	return seq >> 1 | 1ull << 32; /* far from 0, which is no call's, and from the end */
 }
 
-/* The whole code where the guest is to write what we write, if there is room for it. */
-static int choose_cave(struct gate *gate, struct err *err)
-{
-	int rc;
-
-	gate_size(gate, gate->g->rewrite && interlock_rewrites(gate->g));
-	rc = gate_find_cave(gate, err);
-	if (!rc || !gate->whole)
-		return rc;
-	log_info(
-		"%s: no room for a gate by which the guest would write what we write: a copy of its memory that is "
-		"being made meanwhile may have only a part of that",
-		gate->g->target);
-	gate_size(gate, false);
-	return gate_find_cave(gate, err);
-}
-
-u64 gate_again(const struct gate *gate)
-{
-	return gate->written ? interlock_again_addr(gate_interlock_addr(gate)) : 0;
-}
-
-u64 gate_cells(const struct gate *gate)
-{
-	return gate->written ? interlock_cells_addr(gate_interlock_addr(gate)) : 0;
-}
-
 /*
  * From now on a copy that is being made has the code, and the call that leads through its interlock. Until then one that
  * switches over to the copy while a task is inside would miss the code: the first task that passes ends that time.
@@ -255,27 +228,6 @@ static int any_leads_here(struct gate *gate, struct err *err)
 	return rc;
 }
 
-/*
- * What leads to the code is put back by the guest, before we take the code away: no copy has the one without the
- * other.
- */
-static int guest_puts_back(struct gate *gate, struct err *err)
-{
-	const u64 args[4] = { REWRITE_BACK, 0, gate->g->hook ? gate->g->hook->addr : 0 };
-	u8 found[MCOUNT_INSN_SIZE];
-	int rc;
-
-	if (!gate->written) /* it stays, then, as long as a copy is being made */
-		return guest_check_stays(gate->g, err);
-	if (!gate->g->hook)
-		return 0;
-	rc = guest_read(gate->g, gate->g->hook->addr, found, sizeof(found), err);
-	if (rc || memcmp(found, gate->g->hook->new, sizeof(found)))
-		return rc;
-	gate->closing = true;
-	return gate_call(gate, gate_again(gate), args, NULL, err);
-}
-
 int gate_open(struct guest *g, struct gate **ret, struct err *err)
 {
 	struct err undo = { 0 };
@@ -290,7 +242,7 @@ int gate_open(struct guest *g, struct gate **ret, struct err *err)
 		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
 	gate->g = g;
 	gate->seq = first_seq();
-	rc = choose_cave(gate, err);
+	rc = gate_choose_cave(gate, err);
 	if (!rc)
 		rc = find_mailbox(gate, err);
 	if (!rc)
@@ -353,7 +305,8 @@ static int arm_again(struct gate *gate, const struct mailbox *box, u64 *last, st
 	return text_apply(gate->g, gate->sites, gate->n_sites, err);
 }
 
-static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
+/* @until: or until the task waits inside; 0: no call does that */
+static int wait_done(struct gate *gate, struct mailbox *box, u64 until, struct err *err)
 {
 	u64 start = monotonic_ns(), armed = start;
 	int rc;
@@ -362,7 +315,7 @@ static int wait_done(struct gate *gate, struct mailbox *box, struct err *err)
 		rc = gate_box_read(gate, box, err);
 		if (rc)
 			return rc;
-		if (box->state == MAILBOX_DONE)
+		if (box->state == MAILBOX_DONE || (until && box->closing == until))
 			return 0;
 		rc = arm_again(gate, box, &armed, err);
 		if (rc)
@@ -397,7 +350,7 @@ static int check_free(struct gate *gate, struct err *err)
 		       (unsigned long long)box.fn);
 }
 
-int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err)
+static int arm_call(struct gate *gate, u64 fn, const u64 args[4], struct err *err)
 {
 	struct mailbox box = { .state = MAILBOX_IDLE, .fn = fn };
 	u32 state = MAILBOX_ARMED;
@@ -415,8 +368,16 @@ int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err
 	if (!rc)
 		rc = box_write(gate, 0, &state, sizeof(state), err);
 	fault_point("gate.armed");
+	return rc;
+}
+
+int gate_call(struct gate *gate, u64 fn, const u64 args[4], u64 *ret, struct err *err)
+{
+	struct mailbox box;
+	int rc = arm_call(gate, fn, args, err);
+
 	if (!rc)
-		rc = wait_done(gate, &box, err);
+		rc = wait_done(gate, &box, 0, err);
 	if (rc)
 		return rc;
 	fault_point("gate.done");
@@ -498,7 +459,7 @@ static int finish_call(struct gate *gate, struct err *err)
 		box.state = rc ? MAILBOX_IDLE : MAILBOX_RUNNING;
 	}
 	if (box.state == MAILBOX_RUNNING) {
-		rc = wait_done(gate, &box, err);
+		rc = wait_done(gate, &box, 0, err);
 		if (rc)
 			return rc;
 	}
@@ -512,17 +473,51 @@ static int finish_call(struct gate *gate, struct err *err)
 	return journal_alloc(j, s->pending, s->alloc[s->pending], s->alloc_bytes[s->pending], err);
 }
 
+/*
+ * The last call: a task comes and waits inside. Once we have put back what leads here it writes the same, as it is,
+ * before we take the code away. So no copy that is being made has the one without the other.
+ */
+static int begin_close(struct gate *gate, struct err *err)
+{
+	const u64 args[4] = { gate->g->hook ? gate->g->hook->addr : gate->cave }, none = 0;
+	struct mailbox box;
+	int rc = box_write(gate, offsetof(struct mailbox, closing), &none, sizeof(none), err);
+
+	gate->closing = true;
+	if (!rc)
+		rc = arm_call(gate, interlock_back_addr(gate_interlock_addr(gate)), args, err);
+	return rc ? rc : wait_done(gate, &box, GATE_WAITS, err);
+}
+
+static int end_close(struct gate *gate, struct err *err)
+{
+	const u64 go_on = GATE_GO_ON;
+	struct mailbox box;
+	int rc = box_write(gate, offsetof(struct mailbox, closing), &go_on, sizeof(go_on), err);
+
+	if (!rc)
+		rc = wait_done(gate, &box, 0, err);
+	if (!rc && (u32)box.ret)
+		rc = err_set(
+			err, -ETIMEDOUT, ERR_GUEST_GATE, gate->cave,
+			"the task in the gate did not wait for what leads there to be put back");
+	return rc;
+}
+
 int gate_close(struct gate *gate, struct err *err)
 {
 	static const struct mailbox zero;
 	struct guest *g = gate->g;
-	int rc = guest_puts_back(gate, err);
+	/* what a copy that is being made may not have stays where it is */
+	int rc = gate->written ? begin_close(gate, err) : guest_check_stays(g, err);
 
 	if (!rc && gate->n_sites)
 		rc = put_back(g, gate->sites, gate->n_sites, JOURNAL_GATE_SITE, err);
 	fault_point("gate.sites_back");
 	if (!rc)
 		rc = interlock_out(g, err);
+	if (!rc && gate->closing)
+		rc = end_close(gate, err);
 	if (!rc && gate->n_code) {
 		rc = wait_outside(gate, err);
 		if (!rc)
@@ -547,7 +542,8 @@ static int go_on(struct gate *gate, struct err *err)
 	int rc = gate_box_read(gate, &box, err);
 
 	gate->seq = box.seq;
-	if (rc || !gate->g->rewrite || !gate->g->hook || !gate->n_code || !gate_is_as_made(gate))
+	if (rc || !gate->g->rewrite || !gate->g->hook || !gate->n_code ||
+	    gate->n_sites > REWRITE_SITES || !gate_is_as_made(gate))
 		return rc;
 	rc = any_leads_here(gate, err);
 	return rc > 0 ? write_code_again(gate, err) : rc;

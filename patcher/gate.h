@@ -57,7 +57,7 @@ bool gate_is_journalled(struct guest *g);
 /**
  * gate_close - sites back, wait until no task is inside, code and mailbox back; frees @gate
  *
- * Where the guest has written the gate's code, too, it puts back itself what leads there.
+ * Where the guest has written the gate's code, too, a task of it waits inside meanwhile, and writes what was put back.
  * Return: 0; an error leaves what could not be put back in the journal.
  */
 int gate_close(struct gate *gate, struct err *err);

@@ -3,6 +3,7 @@
 #define LOG_PREFIX "gate"
 #include "patcher/gate_priv.h"
 
+#include "base/log.h"
 #include "patcher/interlock.h"
 
 #include <errno.h>
@@ -147,9 +148,35 @@ static bool is_free(struct gate *gate, u64 before)
 	return is_padding(gate->g, gate->cave - before, gate->code_bytes + before);
 }
 
-int gate_find_cave(struct gate *gate, struct err *err)
+static int find_cave(struct gate *gate, struct err *err)
 {
 	return find_place(gate, is_free, err);
+}
+
+int gate_choose_cave(struct gate *gate, struct err *err)
+{
+	int rc;
+
+	gate_size(gate, gate->g->rewrite && interlock_rewrites(gate->g));
+	rc = find_cave(gate, err);
+	if (!rc || !gate->whole)
+		return rc;
+	log_info(
+		"%s: no room for a gate by which the guest would write what we write: a copy of its memory that is "
+		"being made meanwhile may have only a part of that",
+		gate->g->target);
+	gate_size(gate, false);
+	return find_cave(gate, err);
+}
+
+u64 gate_again(const struct gate *gate)
+{
+	return gate->written ? interlock_again_addr(gate_interlock_addr(gate)) : 0;
+}
+
+u64 gate_cells(const struct gate *gate)
+{
+	return gate->written ? interlock_cells_addr(gate_interlock_addr(gate)) : 0;
 }
 
 /* What the code lies in the middle of: all of it one byte, or it is not known. */

@@ -6,7 +6,7 @@
 #include "patcher/gate.h"
 #include "patcher/text.h"
 
-#define GATE_MAX_BYTES 768u
+#define GATE_MAX_BYTES 864u
 
 /* Lives in the guest; offsets as in gate_x86.S. */
 struct mailbox {
@@ -17,7 +17,8 @@ struct mailbox {
 	u64 ret;
 	u64 seq;
 	u64 taken; /* gate sites that the interlock gave to the guest's own tracing */
-	u64 pad[7];
+	u64 closing; /* GATE_*, with interlock_back */
+	u64 pad[6];
 };
 _Static_assert(sizeof(struct mailbox) == 128, "mailbox");
 _Static_assert(offsetof(struct mailbox, ret) == 48, "mailbox");
@@ -29,13 +30,18 @@ enum mailbox_state {
 	MAILBOX_DONE
 };
 
+enum { /* as in interlock_x86.S */
+	GATE_WAITS = 1, /* a task has come for the last call, and waits inside */
+	GATE_GO_ON = 2 /* nothing leads here any more */
+};
+
 struct gate {
 	struct guest *g;
 	u64 cave;
 	u32 code_bytes; /* a multiple of JOURNAL_TEXT_MAX; the interlock comes last, whole or INTERLOCK_BYTES of it */
 	bool whole;
 	bool written; /* by the guest, too: see rewrite.h; what leads here is to be taken back by it */
-	bool closing;
+	bool closing; /* nothing is armed again */
 	u64 mailbox;
 	u64 seq;
 	u8 padding; /* what was where the code is: gate_find_code() */
@@ -60,11 +66,12 @@ u64 gate_interlock_addr(const struct gate *gate);
 must_check int gate_make_code(struct gate *gate, u8 *code, struct err *err);
 
 /**
- * gate_find_cave - padding that the code goes into, as @gate->cave
+ * gate_choose_cave - padding that the code goes into, as @gate->cave; code_bytes and whole are set
  *
+ * The whole code where the guest is to write what we write, if there is room for it.
  * Return: 0; -ENOSPC (guest.no_room); -ENOTSUP.
  */
-must_check int gate_find_cave(struct gate *gate, struct err *err);
+must_check int gate_choose_cave(struct gate *gate, struct err *err);
 
 /** gate_is_as_made - is what lies at @gate->cave the whole code, byte by byte as it would be made? */
 bool gate_is_as_made(struct gate *gate);

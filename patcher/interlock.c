@@ -22,10 +22,10 @@ extern const u8 interlock_start[], interlock_end[], interlock_return[], interloc
 	interlock_fix_rec_bytes[], interlock_fix_next[], interlock_fix_finish[],
 	interlock_fix_nop[];
 /* what is behind interlock_end */
-extern const u8 interlock_again[], interlock_cells[], interlock_full_end[], interlock_fix_lock2[],
-	interlock_fix_poke2[], interlock_fix_nofault2[], interlock_fix_rewrite[],
+extern const u8 interlock_again[], interlock_back[], interlock_cells[], interlock_full_end[],
+	interlock_fix_lock2[], interlock_fix_nofault2[], interlock_fix_rewrite[],
 	interlock_fix_unlock[], interlock_fix_records_lock[], interlock_fix_text_lock[],
-	interlock_fix_call[];
+	interlock_fix_state[], interlock_fix_sleep[];
 
 static void put32(u8 *code, const u8 *field, u32 v)
 {
@@ -61,12 +61,12 @@ static int put_address(u8 *code, const u8 *field, u64 addr)
 	return 0;
 }
 
-static int link_rest(const struct interlock_kernel *k, u64 code_addr, u8 *code)
+static int link_rest(const struct interlock_kernel *k, u64 code_addr, u64 state, u8 *code)
 {
 	int rc = put_rel(code, code_addr, interlock_fix_lock2, k->lock);
 
 	if (!rc)
-		rc = put_rel(code, code_addr, interlock_fix_poke2, k->poke);
+		rc = put_rel(code, code_addr, interlock_fix_sleep, k->sleep);
 	if (!rc)
 		rc = put_rel(code, code_addr, interlock_fix_nofault2, k->nofault);
 	if (!rc)
@@ -77,8 +77,7 @@ static int link_rest(const struct interlock_kernel *k, u64 code_addr, u8 *code)
 		rc = put_address(code, interlock_fix_records_lock, k->records_lock);
 	if (!rc)
 		rc = put_address(code, interlock_fix_text_lock, k->text_lock);
-	/* goes to where the hook is */
-	put32(code, interlock_fix_call, (u32)(k->lock - (k->hook + CALL_BYTES)));
+	memcpy(code + (interlock_fix_state - interlock_start), &state, sizeof(state));
 	return rc;
 }
 
@@ -106,7 +105,7 @@ int interlock_link(const struct interlock_kernel *k, const struct interlock_plac
 			return -ERANGE;
 	}
 	if (put_address(code_ret, interlock_fix_pages, k->pages) ||
-	    (k->rewrite && link_rest(k, p->code, code_ret)))
+	    (k->rewrite && link_rest(k, p->code, p->count + sizeof(p->count), code_ret)))
 		return -ERANGE;
 	put32(code_ret, interlock_fix_records, k->records);
 	put32(code_ret, interlock_fix_index, k->index);
@@ -209,6 +208,7 @@ static bool find_rest(struct guest *g, struct interlock_kernel *k)
 {
 	return !kernel_sym(g->k, "text_poke", &k->rewrite) &&
 	       !kernel_sym(g->k, "mutex_unlock", &k->unlock) &&
+	       !kernel_sym(g->k, "msleep", &k->sleep) &&
 	       !kernel_sym(g->k, "ftrace_lock", &k->records_lock) &&
 	       !kernel_sym(g->k, "text_mutex", &k->text_lock);
 }
@@ -223,6 +223,11 @@ bool interlock_rewrites(struct guest *g)
 u64 interlock_again_addr(u64 code)
 {
 	return code + (u64)(interlock_again - interlock_start);
+}
+
+u64 interlock_back_addr(u64 code)
+{
+	return code + (u64)(interlock_back - interlock_start);
 }
 
 u64 interlock_cells_addr(u64 code)
@@ -260,7 +265,6 @@ int interlock_code(struct guest *g, const struct interlock_place *p,
 				   err);
 	if (rc)
 		return rc;
-	k.hook = site;
 	if (!find_rest(g, &k))
 		k.rewrite = 0;
 	if (interlock_link(&k, p, code_ret))

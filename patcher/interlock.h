@@ -11,12 +11,12 @@
 
 struct text_change;
 
-#define INTERLOCK_BYTES      208u /* a multiple of JOURNAL_TEXT_MAX */
-#define INTERLOCK_FULL_BYTES 512u /* with what rewrite.h needs behind it; the same */
+#define INTERLOCK_BYTES      224u /* a multiple of JOURNAL_TEXT_MAX */
+#define INTERLOCK_FULL_BYTES 640u /* with what rewrite.h needs behind it; the same */
 
 /* What interlock_again is told to do; any other value is the address of a bit for each page of the top 2 GiB. */
-#define REWRITE_TWO  0u
-#define REWRITE_BACK 1u
+#define REWRITE_TWO   0u
+#define REWRITE_SITES 480u /* as many lead to a gate at most: interlock_back */
 
 /* One copy of the code in the guest. */
 struct interlock_place {
@@ -35,9 +35,8 @@ struct interlock_kernel {
 	u32 rec_bytes;
 	u32 use; /* bits of dyn_ftrace.flags that say "in use by the guest" */
 	/* for what is behind INTERLOCK_BYTES; rewrite 0: that is left out */
-	u64 rewrite, unlock; /* functions of the guest */
+	u64 rewrite, unlock, sleep; /* functions of the guest */
 	u64 records_lock, text_lock; /* its mutexes */
-	u64 hook; /* the call that leads through the interlock when it is in */
 };
 
 /**
@@ -59,8 +58,9 @@ must_check int interlock_code(struct guest *g, const struct interlock_place *p,
 /** interlock_rewrites - has this kernel what the code behind INTERLOCK_BYTES calls? */
 bool interlock_rewrites(struct guest *g);
 
-/** interlock_again, interlock_cells - of a whole copy of the code at @code: where that is, see interlock_x86.S */
+/** interlock_again, _back, _cells - of a whole copy of the code at @code: where that is, see interlock_x86.S */
 u64 interlock_again_addr(u64 code);
+u64 interlock_back_addr(u64 code);
 u64 interlock_cells_addr(u64 code);
 
 /**

@@ -19,13 +19,20 @@
  * What follows interlock_again is for us to call, through the gate: the guest writes what the host has written
  * without its VMM's knowledge. See rewrite.h. It does as the guest's own ftrace does: ftrace_lock, then text_mutex.
  *
- *	In:    rdi  REWRITE_TWO    the 5 bytes at rsi and at rdx as they are
- *	            REWRITE_BACK   every site that holds our call becomes a nop, and the call at rdx that of
- *	                           the function that takes a mutex
- *	            else           address of a bit for each page of the top 2 GiB: of each that is set, and has a
- *	                           call site, these bytes as they are; the bit is cleared
+ *	In:    rdi  REWRITE_TWO   the 5 bytes at rsi and at rdx as they are
+ *	            REWRITE_LIST  the low halves of sites that hold our call, to where r14 points, which moves on
+ *	            else          address of a bit for each page of the top 2 GiB: of each that is set, and has a
+ *	                          call site, these bytes as they are; the bit is cleared
  *
- * As they are: by text_poke(), with no int3 in between. interlock_cells is the same for cells of stacks:
+ * As they are: by text_poke(), with no int3 in between. interlock_back is for the last call through a gate, which puts
+ * back what leads there: the host does, in a stop window, while the task waits inside, which then writes the same
+ * sites, and the 5 bytes at rdi, as they are. So nobody need come by any more, and no CPU meets an int3, which not every
+ * KVM that emulates kernel code knows. At most REWRITE_SITES of them, on the stack.
+ *
+ *	In:    rdi  the guest's call that leads through the interlock     Out: eax  0, or -1: the host did not come
+ *	The word behind the one that sites are counted in: 1 the task waits, 2 the host has put all back
+ *
+ * interlock_cells is the same for cells of stacks:
  *
  *	In:    rdi  list of { address, value }    esi  how many
  *
@@ -38,11 +45,15 @@
 	.globl	interlock_fix_use, interlock_fix_nofault, interlock_fix_ours, interlock_fix_poke
 	.globl	interlock_fix_count, interlock_fix_rec_bytes, interlock_fix_next, interlock_fix_finish
 	.globl	interlock_fix_nop
-	.globl	interlock_again, interlock_cells, interlock_full_end
+	.globl	interlock_again, interlock_back, interlock_cells, interlock_full_end
 	.globl	interlock_fix_records_lock, interlock_fix_text_lock, interlock_fix_lock2, interlock_fix_unlock
-	.globl	interlock_fix_call, interlock_fix_rewrite, interlock_fix_poke2, interlock_fix_nofault2
+	.globl	interlock_fix_rewrite, interlock_fix_nofault2, interlock_fix_state, interlock_fix_sleep
 
-#define REWRITE_BACK 1
+#define REWRITE_LIST  1
+#define REWRITE_SITES 480
+#define STATE_WAITS   1
+#define STATE_GO_ON   2
+#define WAITS         2000	/* of a millisecond, which may be 20 */
 #define BITS_BELOW   65536	/* the lower half of 4 GiB has none: bit 0x80000 is the first */
 
 	.balign	16
@@ -69,7 +80,7 @@ interlock_fix_lock:
 .Lrecord:
 	testl	%r12d, %r12d
 	jle	.Lnext_page
-	cmpq	$REWRITE_BACK, %r13
+	cmpq	$REWRITE_LIST, %r13
 	ja	.Lrewrite
 	je	.Lread
 	testl	$0x11223344, 8(%rbp)
@@ -91,6 +102,8 @@ interlock_fix_nofault:
 	cmpl	$0x11223344, %eax
 	.set	interlock_fix_ours, . - 4
 	jne	.Lnext
+	testq	%r13, %r13
+	jnz	.Llist
 	movq	(%rbp), %rdi
 	leaq	interlock_fix_nop(%rip), %rsi
 	movl	$5, %edx
@@ -143,22 +156,18 @@ interlock_again:
 	call	.Llock
 	movslq	interlock_fix_text_lock(%rip), %rdi
 	call	.Llock
+	cmpq	$REWRITE_LIST, %r13
+	jae	.Lwalk
 	movq	%rbp, %rdi
-	cmpq	$REWRITE_BACK, %r13
-	ja	.Lwalk
-	je	.Lback
 	call	.Lsame
 	movq	%rbx, %rdi
 	call	.Lsame
 	jmp	.Lunlock
-.Lback:
-	leaq	.Lcall(%rip), %rsi
-	movl	$5, %edx
-	xorl	%ecx, %ecx
-	.byte	0xe8			/* call text_poke_queue */
-interlock_fix_poke2:
-	.long	0x11223344
-	jmp	.Lwalk
+.Llist:
+	movl	(%rbp), %eax
+	movl	%eax, (%r14)
+	addq	$4, %r14
+	jmp	.Lnext
 .Lunlock:
 	movslq	interlock_fix_text_lock(%rip), %rdi
 	call	.Lunlock_one
@@ -197,6 +206,50 @@ interlock_fix_lock2:
 interlock_fix_unlock:
 	.long	0x11223344
 
+interlock_back:
+	pushq	%rbx
+	pushq	%rbp
+	pushq	%r14
+	pushq	%r15
+	subq	$REWRITE_SITES * 4, %rsp
+	movq	%rdi, %rbx
+	movq	%rsp, %r14
+	movl	$REWRITE_LIST, %edi
+	call	interlock_again
+	movabsq	$0x1122334455667788, %r15
+	.set	interlock_fix_state, . - 8
+	movl	$STATE_WAITS, (%r15)
+	movl	$WAITS, %ebp
+.Lwait:
+	cmpl	$STATE_GO_ON, (%r15)
+	je	.Lgo_on
+	decl	%ebp
+	js	.Lback_done
+	movl	$1, %edi
+	.byte	0xe8			/* call msleep */
+interlock_fix_sleep:
+	.long	0x11223344
+	jmp	.Lwait
+.Lgo_on:
+	xorl	%ebp, %ebp
+.Leach:
+	cmpq	%rsp, %r14
+	je	.Lback_done
+	subq	$4, %r14
+	movslq	(%r14), %rsi
+	movq	%rbx, %rdx
+	xorl	%edi, %edi		/* REWRITE_TWO */
+	call	interlock_again
+	jmp	.Leach
+.Lback_done:
+	movl	%ebp, %eax
+	addq	$REWRITE_SITES * 4, %rsp
+	popq	%r15
+	popq	%r14
+	popq	%rbp
+	popq	%rbx
+	jmp	interlock_return
+
 interlock_cells:
 	pushq	%rbx
 	pushq	%rbp
@@ -234,10 +287,6 @@ interlock_fix_nofault2:
 interlock_fix_records_lock:		/* mutexes, of which the low half says it all */
 	.long	0x11223344
 interlock_fix_text_lock:
-	.long	0x11223344
-.Lcall:
-	.byte	0xe8			/* as the guest had it, with its rel32 for where it is */
-interlock_fix_call:
 	.long	0x11223344
 	.balign	16, 0xcc
 interlock_full_end:

@@ -42,7 +42,7 @@ int __wrap_callers_let_go(struct guest *g, struct err *err);
 
 struct box {
 	u32 state, inside;
-	u64 fn, args[4], ret, seq;
+	u64 fn, args[4], ret, seq, taken, closing;
 };
 
 static struct {
@@ -52,8 +52,8 @@ static struct {
 		bool armed; /* call sites led to the gate */
 	} call[MAX_CALLS];
 	size_t n_calls;
-	u64 fails; /* the guest's function that this is: nobody comes by for it */
-	int leaves;
+	u64 fails_at; /* writing there into the agent's data fails */
+	int leaves, written_back;
 	bool tells;
 	u8 data[DATA_BYTES];
 	struct frames_cell cells[70000];
@@ -77,6 +77,11 @@ static u64 again(void)
 	return interlock_again_addr(t.cave + 192);
 }
 
+static u64 back(void)
+{
+	return interlock_back_addr(t.cave + 192);
+}
+
 static bool any_leads_here(void)
 {
 	u64 target;
@@ -89,43 +94,35 @@ static bool any_leads_here(void)
 	return false;
 }
 
-/* As interlock_x86.S does it, which test_patcher_interlock.c runs. */
-static void put_back(u64 hook)
-{
-	u64 target;
-
-	for (size_t i = 0; i < N_SITES; i++) {
-		u8 *site = fake_at(fake_site(i), 5);
-
-		if (insn_call_target(fake_site(i), site, &target) && target == t.cave)
-			memcpy(site, fake_nop, sizeof(fake_nop));
-	}
-	assert_int_equal(hook, HOOK);
-	fake_call(HOOK, LOCK);
-}
-
 /* A task comes and runs what is armed. */
 void __wrap_guest_sleep_ns(u64 ns)
 {
 	struct box *box = (struct box *)(void *)fake_at(BOX, sizeof(*box));
 
 	(void)ns;
-	if (box->state != 1 || (t.fails && box->fn == t.fails)) {
-		/* a call that never ends is like one that nobody comes by for, and takes less time here */
-		if (box->state == 1)
-			fake_pieces[1].len = 0;
-		return;
+	if (box->state == 2 && box->closing == 2) {
+		/* as it writes them, nothing leads to the code, and that is still there */
+		assert_false(any_leads_here());
+		assert_true(fake_calls(HOOK, LOCK) && *fake_at(t.cave, 1));
+		t.written_back++;
+		box->state = 3;
 	}
+	if (box->state != 1)
+		return;
 	assert_true(t.n_calls < MAX_CALLS);
 	t.call[t.n_calls].fn = box->fn;
 	t.call[t.n_calls].armed = any_leads_here();
 	memcpy(t.call[t.n_calls++].args, box->args, sizeof(box->args));
-	if (box->fn == again() && box->args[0] == REWRITE_BACK)
-		put_back(box->args[2]);
 	if (box->fn == KERNEL + 0x1800)
 		fake_pieces[2].executable = false;
 	box->ret = 0;
 	box->state = 3;
+	if (box->fn == back()) {
+		assert_true(any_leads_here());
+		assert_int_equal(box->args[0], HOOK);
+		box->closing = 1;
+		box->state = 2;
+	}
 }
 
 int __wrap_vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len)
@@ -139,6 +136,8 @@ int __wrap_vm_view_write(struct vm_view *view, u64 off, const void *buf, size_t 
 {
 	(void)view;
 	assert_true(off + len <= sizeof(t.data));
+	if (t.fails_at && off == t.fails_at)
+		return -EFAULT;
 	memcpy(t.data + off, buf, len);
 	return 0;
 }
@@ -211,7 +210,7 @@ static int teardown(void **state)
 	return fake_teardown(state);
 }
 
-/* Nothing that leads to the gate's code is put back by the host, and the code goes after that. */
+/* What led to the gate's code is written by the guest before the code goes. */
 static void a_gate(void **state)
 {
 	struct gate *gate;
@@ -226,13 +225,10 @@ static void a_gate(void **state)
 	assert_int_equal(t.call[0].args[2], HOOK);
 	assert_true(t.call[0].armed && fake_calls(HOOK, t.cave + 192));
 	assert_int_equal(gate_again(gate), again());
-	fake.n_written = 0;
 	assert_int_equal(gate_close(gate, &err), 0);
 	assert_int_equal(t.n_calls, 2);
-	assert_int_equal(t.call[1].args[0], REWRITE_BACK);
-	assert_true(fake.n_written > 0);
-	for (size_t i = 0; i < fake.n_written; i++)
-		assert_true(fake.written[i] >= t.cave);
+	assert_int_equal(t.call[1].fn, back());
+	assert_int_equal(t.written_back, 1);
 	for (size_t i = 0; i < N_SITES; i++)
 		assert_true(fake_at_rest(i));
 	assert_true(fake_calls(HOOK, LOCK));
@@ -249,13 +245,11 @@ static void a_gate_of_a_daemon_that_died(void **state)
 	(void)state;
 	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
 	interlock_forget(&fake.g);
-	fake.n_written = 0;
 	assert_int_equal(gate_recover(&fake.g, &err), 0);
 	assert_int_equal(t.n_calls, 3);
 	assert_int_equal(t.call[1].args[0], REWRITE_TWO);
-	assert_int_equal(t.call[2].args[0], REWRITE_BACK);
-	for (size_t i = 0; i < fake.n_written; i++)
-		assert_true(fake.written[i] >= t.cave);
+	assert_int_equal(t.call[2].fn, back());
+	assert_int_equal(t.written_back, 1);
 	assert_false(journal_outstanding(fake.g.journal));
 	free(gate);
 
@@ -293,13 +287,14 @@ static void a_gate_of_another_guest(void **state)
 static void a_mailbox_that_was_left(void **state)
 {
 	struct box *box = (struct box *)(void *)fake_at(BOX, sizeof(*box));
-	const struct box left = { 3, 0, KERNEL + 0x1600, { DATA }, 0, 0x123456789a };
+	const u64 seq = 0x123456789a;
+	const struct box left = { .state = 3, .fn = KERNEL + 0x1600, .seq = seq, .closing = 2 };
 	const struct box others[] = {
-		{ 1, 0, KERNEL, { 0 }, 0, 0x123456789a },
-		{ 2, 1, KERNEL, { 0 }, 0, 0x123456789a },
-		{ 3, 1, KERNEL, { 0 }, 0, 0x123456789a },
-		{ 3, 0, 0x1234, { 0 }, 0, 0x123456789a },
-		{ 3, 0, KERNEL, { 0 }, 0, 0 },
+		{ .state = 1, .fn = KERNEL, .seq = seq },
+		{ .state = 2, .inside = 1, .fn = KERNEL, .seq = seq },
+		{ .state = 3, .inside = 1, .fn = KERNEL, .seq = seq },
+		{ .state = 3, .fn = 0x1234, .seq = seq },
+		{ .state = 3, .fn = KERNEL },
 	};
 	struct gate *gate, *second;
 	struct err err = { 0 };
@@ -485,7 +480,7 @@ static void an_agent_is_let_go(void **state)
 	for (i = 0; i < t.n_calls; i++) {
 		if (t.call[i].fn == free_fn)
 			n_free++;
-		if (t.call[i].fn == again() && t.call[i].args[0] > REWRITE_BACK)
+		if (t.call[i].fn == again() && t.call[i].args[0] > DATA)
 			assert_int_equal(n_free, 0);
 	}
 	assert_int_equal(n_free, 2);
@@ -500,8 +495,9 @@ static void one_that_cannot_be_let_go(void **state)
 	(void)state;
 	fake_lend(0x3000, fake.g.agent.data_bytes);
 	t.n_cells = 1;
-	t.fails = interlock_cells_addr(t.cave + 192);
-	assert_true(agent_unload(&fake.g, &err) < 0);
+	t.fails_at = fake.g.agent.header.followed_off + 2 * BITS_BYTES;
+	assert_int_equal(agent_unload(&fake.g, &err), -EFAULT);
+	assert_true(fake_calls(HOOK, LOCK) && !any_leads_here());
 	for (size_t i = 0; i < t.n_calls; i++)
 		assert_true(t.call[i].fn != KERNEL + 0x1600);
 	assert_int_equal(journal_state(fake.g.journal)->alloc[JOURNAL_AGENT_TEXT], TEXT);
