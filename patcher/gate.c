@@ -481,8 +481,16 @@ static int begin_close(struct gate *gate, struct err *err)
 {
 	const u64 args[4] = { gate->g->hook ? gate->g->hook->addr : gate->cave }, none = 0;
 	struct mailbox box;
-	int rc = box_write(gate, offsetof(struct mailbox, closing), &none, sizeof(none), err);
+	int rc = gate_box_read(gate, &box, err);
 
+	/* one that has not returned keeps the code where it is, too */
+	if (rc || box.state == MAILBOX_ARMED || box.state == MAILBOX_RUNNING)
+		return rc;
+	/* the result of one that was given up and has ended since, before the mailbox has another */
+	if (journal_state(gate->g->journal)->pending)
+		rc = finish_call(gate, err);
+	if (!rc)
+		rc = box_write(gate, offsetof(struct mailbox, closing), &none, sizeof(none), err);
 	gate->closing = true;
 	if (!rc)
 		rc = arm_call(gate, interlock_back_addr(gate_interlock_addr(gate)), args, err);

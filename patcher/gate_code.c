@@ -229,7 +229,11 @@ bool gate_is_as_made(struct gate *gate)
 	u32 bytes = gate->code_bytes;
 
 	gate_size(gate, true);
-	return gate->code_bytes == bytes && interlock_rewrites(gate->g) && is_as_made(gate);
+	if (gate->code_bytes == bytes && interlock_rewrites(gate->g) && is_as_made(gate))
+		return true;
+	gate->whole = false;
+	gate->code_bytes = bytes;
+	return false;
 }
 
 bool gate_find_code(struct gate *gate)

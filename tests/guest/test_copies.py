@@ -72,8 +72,8 @@ class Destination(SmallQemuGuest):
         return self.qmp.command("query-status")["status"] == "running"
 
     def assert_whole(self, before):
-        self.do("open 20", TIMEOUT)
-        self.do("open 200", TIMEOUT)
+        self.do("open 20", 180)
+        self.do("open 200", 180)
         assert self.runs(), self.console()
         self.assert_no_warnings()
         after = self.kernel_text()
@@ -91,7 +91,6 @@ def copied(tracer):
         d.stop_trace(t)
         restore = d.delete("/v1/guests/g")["restore"]
         assert restore["verified"] and restore["memory_freed"], restore
-        assert tracer != "function_graph" or restore["returns_restored"], restore
         g.end_copy()
         with Destination(copy, timeout=TIMEOUT) as to:
             to.assert_whole(way.before)

@@ -236,6 +236,25 @@ static void a_gate(void **state)
 	assert_false(journal_outstanding(fake.g.journal));
 }
 
+/* A call that was given up and has ended since: what the guest has lent by it is noted before the last call. */
+static void a_result_is_not_lost(void **state)
+{
+	struct box *box = (struct box *)(void *)fake_at(BOX, sizeof(*box));
+	struct journal *j = fake.g.journal;
+	struct gate *gate;
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
+	assert_int_equal(journal_pending(j, JOURNAL_AGENT_DATA, 0x4000, gate_next_seq(gate), &err),
+			 0);
+	box->seq = gate_next_seq(gate);
+	box->ret = DATA;
+	assert_int_equal(gate_close(gate, &err), 0);
+	assert_int_equal(t.written_back, 1);
+	assert_int_equal(journal_state(j)->alloc[JOURNAL_AGENT_DATA], DATA);
+}
+
 /* What was open when its daemon died is closed in the same way; what is noted only has nobody who could come by. */
 static void a_gate_of_a_daemon_that_died(void **state)
 {
@@ -509,6 +528,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(a_gate, setup, teardown),
+		cmocka_unit_test_setup_teardown(a_result_is_not_lost, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_gate_of_a_daemon_that_died, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_gate_of_another_guest, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_mailbox_that_was_left, setup, teardown),
