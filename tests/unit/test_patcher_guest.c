@@ -183,6 +183,13 @@ bool __wrap_vm_spare_offered(const struct vm *vm, gpa_t *ret)
 	return false;
 }
 
+void __wrap_vm_set_window_limit(struct vm *vm, u64 limit_ns);
+void __wrap_vm_set_window_limit(struct vm *vm, u64 limit_ns)
+{
+	(void)vm;
+	(void)limit_ns;
+}
+
 enum vm_leaving __wrap_vm_leaves(struct vm *vm);
 enum vm_leaving __wrap_vm_leaves(struct vm *vm)
 {
