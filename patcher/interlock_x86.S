@@ -37,7 +37,7 @@
  *	In:    rdi  list of { address, value }    esi  how many
  *
  * One that is mapped and has that value is written as it is, in one locked instruction. From the look to the write
- * interrupts are off, so that no grace period ends, and with it no stack goes away, in between.
+ * interrupts are off: no grace period ends in between, by which stacks go away since about v5.18.
  */
 	.section .rodata.interlock, "a", @progbits
 	.globl	interlock_start, interlock_end, interlock_return

@@ -62,6 +62,36 @@ def detached_meanwhile(g, d, truth, sites):
     d.attach(g, "g")
 
 
+@first_kernel
+def test_who_arrives(flavour):
+    """A trace gives way while its guest leaves. What arrives has what it leads to, and can be traced."""
+    with Guest(flavour) as g, Daemon() as d:
+        copy = g.dir / "copy"
+        truth, sites = attach(g, d)
+        t = d.trace("g", ["vfs_*", "do_wait", "*nanosleep"], tracer="function_graph", mode="overwrite")["id"]
+        d.wait_trace(t, lambda x: x["records"] > 100)
+        g.qmp.command("migrate-set-parameters", **{"max-bandwidth": 16 << 20})
+        g.qmp.command("migrate", uri=f"exec:cat >{copy}")
+        info = d.wait_trace(t, lambda x: x["state"] == "failed", 30)
+        assert info["error"]["code"] == "guest.migrating", info
+        problem(d.request("DELETE", "/v1/guests/g"), 409, "guest.migrating")
+        g.qmp.command("migrate-set-parameters", **{"max-bandwidth": 1 << 33})
+        wait_for("it has left", lambda: g.qmp.command("query-migrate")["status"] == "completed", 120)
+        with Guest(flavour, incoming=copy) as to, Daemon() as there:
+            to.note_text(truth.sym("_text"), truth.sym("_etext"))
+            truth.guest = to
+            truth.assert_untouched(sites, quiet=True)
+            to.assert_alive(60)
+            there.attach(to, "g")
+            t = there.trace("g", ["vfs_*"])["id"]
+            there.wait_trace(t, lambda x: x["records"] > 100)
+            there.stop_trace(t)
+            assert there.delete("/v1/guests/g")["restore"]["verified"]
+            truth.assert_untouched(sites)
+            to.assert_alive(60)
+            to.assert_no_warnings()
+
+
 def test_a_monitor_that_does_not_answer():
     """QEMU's main thread waits in open(): whether the guest goes away is not known, so nothing is armed."""
     if not LONG:

@@ -9,6 +9,7 @@
 #include "patcher/agent.h"
 #include "patcher/frames.h"
 #include "patcher/ftrace.h"
+#include "patcher/gate_priv.h"
 #include "patcher/graph.h"
 #include "patcher/interlock.h"
 #include "patcher/text.h"
@@ -255,6 +256,13 @@ static void a_result_is_not_lost(void **state)
 	assert_int_equal(journal_state(j)->alloc[JOURNAL_AGENT_DATA], DATA);
 }
 
+static void forget(struct gate *gate)
+{
+	free(gate->code);
+	free(gate->sites);
+	free(gate);
+}
+
 /* What was open when its daemon died is closed in the same way; what is noted only has nobody who could come by. */
 static void a_gate_of_a_daemon_that_died(void **state)
 {
@@ -270,7 +278,7 @@ static void a_gate_of_a_daemon_that_died(void **state)
 	assert_int_equal(t.call[2].fn, back());
 	assert_int_equal(t.written_back, 1);
 	assert_false(journal_outstanding(fake.g.journal));
-	free(gate);
+	forget(gate);
 
 	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
 	interlock_forget(&fake.g);
@@ -281,7 +289,7 @@ static void a_gate_of_a_daemon_that_died(void **state)
 	assert_int_equal(t.n_calls, 0);
 	assert_true(fake_calls(HOOK, LOCK));
 	assert_false(journal_outstanding(fake.g.journal));
-	free(gate);
+	forget(gate);
 }
 
 /* Where nothing of that is needed there is less code, and no call. */
