@@ -66,7 +66,7 @@ def detached_meanwhile(g, d, truth, sites):
 def test_who_arrives(flavour):
     """A trace gives way while its guest leaves. What arrives has what it leads to, and can be traced."""
     with Guest(flavour) as g, Daemon() as d:
-        copy = g.dir / "copy"
+        copy = d.dir / "copy"
         truth, sites = attach(g, d)
         t = d.trace("g", ["vfs_*", "do_wait", "*nanosleep"], tracer="function_graph", mode="overwrite")["id"]
         d.wait_trace(t, lambda x: x["records"] > 100)
@@ -77,6 +77,8 @@ def test_who_arrives(flavour):
         problem(d.request("DELETE", "/v1/guests/g"), 409, "guest.migrating")
         g.qmp.command("migrate-set-parameters", **{"max-bandwidth": 1 << 33})
         wait_for("it has left", lambda: g.qmp.command("query-migrate")["status"] == "completed", 120)
+        g.stop()
+        wait_for("the journal is done", lambda: not d.journals(), 60)
         with Guest(flavour, incoming=copy) as to, Daemon() as there:
             to.note_text(truth.sym("_text"), truth.sym("_etext"))
             truth.guest = to
