@@ -5,7 +5,7 @@ import collections
 
 from daemon import Daemon, problem
 from guest import Guest, Skip, wait_for
-from testlib import LONG, first_kernel, main
+from testlib import LONG, ends_too, first_kernel, main
 from truth import attach
 
 MODULE = "loop"
@@ -21,6 +21,7 @@ def use(g):
           "losetup /dev/loop0 img; dd if=/dev/loop0 of=/dev/null bs=4k 2>/dev/null; losetup -d /dev/loop0")
 
 
+@ends_too
 @first_kernel
 def test_while_all_is_armed(flavour):
     with Guest(flavour) as g, Daemon() as d:
@@ -66,12 +67,16 @@ def arguments(g, d):
     d.stop_trace(t)
     records, _ = d.records(t)
     calls = [r for r in records if r["type"] == "graph_entry" and r["function"] == "lo_ioctl"]
+    d.delete(f"/v1/traces/{t}")
+    if g.sh(f"[ -e /sys/kernel/btf/{MODULE} ]")[0]:
+        # before v5.11 (CONFIG_DEBUG_INFO_BTF_MODULES) a module comes without its types
+        assert calls and "args" not in calls[0], calls[:1]
+        return
     assert [a["name"] for a in calls[0]["args"]] == ["bdev", "mode", "cmd", "arg"], calls[0]
     assert calls[0]["args"][0]["type"] == "block_device *", calls[0]
     assert 0x4c01 in [int(r["args"][2]["value"], 16) for r in calls], calls  # LOOP_CLR_FD
     returns = [r for r in records if r["type"] == "graph_return" and r["function"] == "lo_ioctl"]
     assert {(r["retval"]["type"], r["retval"]["text"]) for r in returns} >= {("int", "0")}, returns
-    d.delete(f"/v1/traces/{t}")
 
 
 def integrity_guard(g, d, truth, sites):

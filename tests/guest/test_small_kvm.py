@@ -260,6 +260,8 @@ def test_entered_by_pvh():
 
 def test_ram_around_the_hole():
     """RAM above 4 GiB, of a process of which nothing is known: it lies where the kernel was told."""
+    if not LONG:
+        raise Skip("boots two more; HVF_LONG=1 asks for it")
     for protocol in ("linux", "pvh"):
         with Daemon() as d, SmallGuest(mem=6144, append=AROUND_HOLE,
                                        extra=("--protocol", protocol)) as g:

@@ -23,7 +23,13 @@ from truth import Truth
 
 CALLS = 40
 OPEN = "do_sys_openat2"
-TREE = [OPEN, "do_filp_open"]
+INNER = ("do_filp_open", "do_file_open")  # what it was called, and is on v7.2
+
+
+def tree_of(d, name):
+    """A function of the guest's, and the one that it always calls."""
+    there = [f["name"] for f in d.functions(name, glob="do_fil*_open")]
+    return [OPEN, next(f for f in INNER if f in there)]
 
 
 def traced(d, way, name, filters, **more):
@@ -41,31 +47,33 @@ def traced(d, way, name, filters, **more):
 
 def check_function(d, way, name):
     """So many calls, so many records, in order, each by who called it."""
-    calls = [r for r in traced(d, way, name, TREE) if r["type"] == "function"]
-    # execve() opens the program, too, by do_filp_open alone
+    tree = tree_of(d, name)
+    calls = [r for r in traced(d, way, name, tree) if r["type"] == "function"]
+    # execve() opens the program, too, by the inner one alone
     calls = [r for r in calls if r["function"] == OPEN or r["parent"].startswith(OPEN)]
-    assert [r["function"] for r in calls] == TREE * CALLS, len(calls)
+    assert [r["function"] for r in calls] == tree * CALLS, len(calls)
     times = [r["ts_ns"] for r in calls]
     assert times == sorted(times)
 
 
 def check_graph(d, way, name):
     """Each call has its return, at its depth, and what is within a call takes no longer than it."""
-    records = traced(d, way, name, TREE, tracer="function_graph")
-    opens, took = [], {f: [] for f in TREE}
+    tree = tree_of(d, name)
+    records = traced(d, way, name, tree, tracer="function_graph")
+    opens, took = [], {f: [] for f in tree}
     for r in records:
         if r["type"] not in ("graph_entry", "graph_return") or (r["function"] != OPEN and not r["depth"]):
             continue  # not ours, or execve()'s
-        assert r["depth"] == TREE.index(r["function"]), r
+        assert r["depth"] == tree.index(r["function"]), r
         if r["type"] == "graph_entry":
             opens.append(r["function"])
-            assert opens == TREE[:len(opens)], opens
+            assert opens == tree[:len(opens)], opens
         else:
             assert opens.pop() == r["function"], r
             took[r["function"]].append(r["duration_ns"])
     assert not opens, opens
     assert all(len(v) == CALLS for v in took.values()), {f: len(v) for f, v in took.items()}
-    assert all(0 < inner <= outer for outer, inner in zip(took[OPEN], took[TREE[1]])), took
+    assert all(0 < inner <= outer for outer, inner in zip(took[OPEN], took[tree[1]])), took
 
 
 def check_way(d, way, name):
@@ -91,7 +99,7 @@ def check_kill9(way, tracers=("function", "function_graph")):
             d = Daemon(state_dir=state).start()
             try:
                 way.attach(d, "killed")
-                d.trace("killed", ["vfs_*", OPEN, "do_filp_open"], tracer=tracer)
+                d.trace("killed", ["vfs_*", *tree_of(d, "killed")], tracer=tracer)
             finally:
                 d.process.send_signal(signal.SIGKILL)
                 d.process.wait()
