@@ -273,7 +273,8 @@ class SmallGuest:
     def agent_entries(self):
         """Entries of the kernel image's page table, below its 512 MiB, that map what is no RAM."""
         table = struct.unpack("<256Q", self.read_kernel(self.symbols["level2_kernel_pgt"], 2048))
-        return [e for e in table if e & 1 and e & 0x000ffffffffff000 >= max(at + n for at, n in self.ram().items())]
+        end = max(at + n for at, n in self.ram().items())
+        return [e for e in table if e & 1 and e & 0x000ffffffffff000 >= end]
 
     def slots(self):
         """What the VMM says that it has given the VM as memory: {guest physical address: bytes}."""
