@@ -8,11 +8,11 @@ import struct
 import subprocess
 import tempfile
 
+from bare import ECHOES, Bare, Vmm
 from daemon import Daemon, binary
-from guest import die_with_parent, wait_for
+from guest import Skip, die_with_parent, wait_for
 from small import RunGuest, boot_line, make_initrd, need_kvm, small_kernel
-from test_machine import ECHOES, Bare, Vmm
-from testlib import main
+from testlib import LONG, main
 
 
 class Follower(subprocess.Popen):
@@ -80,6 +80,8 @@ def test_a_guest_of_a_few_instructions():
 
 def test_own_vmm():
     """Also while somebody types at its own socket, over a reset, and up to its end."""
+    if not LONG:
+        raise Skip("boots twice where KVM emulates kernel code; HVF_LONG=1 asks for it")
     with Daemon() as d, RunGuest(d, "small", reboot=True) as g:
         g.wait_ready()
         assert d.get("/v1/guests/small")["console"] == "write"
