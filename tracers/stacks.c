@@ -52,6 +52,9 @@ static u32 hash(const u32 *low, u32 n, u64 key)
 
 	for (u32 i = 0; i < n; i++)
 		h = words_hash(low[i], h);
+	/* some keys lead words that follow one another to places that do: once more (MurmurHash3's finalizer) */
+	h = (h ^ h >> 33) * 0xff51afd7ed558ccd;
+	h = (h ^ h >> 33) * 0xc4ceb9fe1a85ec53;
 	return (u32)(h >> 32);
 }
 
