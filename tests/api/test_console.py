@@ -372,7 +372,8 @@ class Command(CliCase):
             self.d.good("DELETE", "/v1/guests/g")
             self.assertEqual(p.wait(20 * SLOW), 1)
             # gone, or on its way
-            self.assertRegex(p.stderr.read(), rb"there is no guest g \(not_found\)|g is being detached \(conflict\)")
+            self.assertRegex(p.stderr.read(),
+                             rb"there is no guest g \(not_found\)|g is being detached \(conflict\)")
         self.d.attach("fake-console")
         with self.console() as p:
             self.read_until(p, BEGINS)
