@@ -82,10 +82,11 @@ struct vm_regs {
  * vm_attach - reach a running guest
  * @target: "libvirt:URI/DOMAIN", "qemu:QMP-SOCKET" or "pid:VMM-PID"
  *
- * Opens the VMM's memory and learns the RAM layout; changes nothing in the guest or the VMM.
+ * Opens the VMM's memory and learns the RAM layout; changes nothing in the guest or the VMM. One at a time, of all
+ * programs on the host: /proc/PID/mem is locked (flock(2)), until vm_detach() or the caller's end.
  * Return: 0; -EINVAL syntax (target.syntax); -ENOENT (target.no_socket, target.no_process);
  * -EACCES (target.permission); -ENODEV (target.not_a_vmm); -ENOTSUP (target.tcg_needs_qmp);
- * -EBUSY (target.gdbstub_busy); -ETIMEDOUT (vmm.timeout); -EPROTO (vmm.protocol). libvirt: also
+ * -EBUSY (target.gdbstub_busy, guest.already_attached); -ETIMEDOUT (vmm.timeout); -EPROTO (vmm.protocol). libvirt: also
  * -ENOTSUP (target.no_libvirt); -ENOTCONN (libvirt.unreachable); -ENOENT (target.no_domain); -EBUSY
  * (target.not_running).
  */
