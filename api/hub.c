@@ -195,6 +195,16 @@ void hub_end(struct hub *h)
 	pthread_mutex_unlock(&h->lock);
 }
 
+bool hub_is_ending(struct hub *h)
+{
+	bool ending;
+
+	pthread_mutex_lock(&h->lock);
+	ending = h->ending;
+	pthread_mutex_unlock(&h->lock);
+	return ending;
+}
+
 void hub_review(struct hub *h, bool (*still)(void *arg, const struct identity *who), void *arg)
 {
 	pthread_mutex_lock(&h->lock);

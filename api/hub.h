@@ -57,6 +57,9 @@ void hub_wake(struct hub *h, const void *topic);
 /** hub_end - wake everybody for good: hub_wait() does not suspend any more */
 void hub_end(struct hub *h);
 
+/** hub_is_ending - was it called? For a stream that always has something, and does not come to wait */
+bool hub_is_ending(struct hub *h);
+
 /**
  * hub_review - streams of those that @still says no to are denied, and woken
  *

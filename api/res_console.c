@@ -32,7 +32,8 @@ struct console_stream {
 	struct identity who;
 	struct vm_console *console; /* a reference */
 	u64 at;
-	bool ended; /* what there is still is the last of it */
+	bool ended; /* what there is up to @last is the end of it, whatever is said meanwhile */
+	u64 last;
 	size_t note_len, note_off;
 	char note[NOTE_BYTES];
 };
@@ -70,12 +71,23 @@ static size_t take(struct console_stream *s, char *buf, size_t max)
 
 	if (s->note_off < s->note_len)
 		return take_note(s, buf, max);
-	n = vm_console_read(s->console, &s->at, buf, max, &lost);
+	if (s->ended)
+		max = s->at < s->last ? MIN(max, s->last - s->at) : 0;
+	n = max ? vm_console_read(s->console, &s->at, buf, max, &lost) : 0;
 	if (!lost)
 		return n;
 	s->note_len = put_note(s->note, lost);
 	s->note_off = 0;
 	return take_note(s, buf, max);
+}
+
+/* Before anything is read: a guest that does not pause would keep its reader from ever finding out. */
+static void look_for_end(struct console_stream *s)
+{
+	if (s->ended || (!vm_console_ended(s->console) && !hub_is_ending(server_hub(s->srv))))
+		return;
+	s->ended = true;
+	s->last = vm_console_end(s->console); /* what a VMM that has ended said is all there */
 }
 
 static ssize_t read_console(void *cls, uint64_t pos, char *buf, size_t max)
@@ -88,23 +100,19 @@ static ssize_t read_console(void *cls, uint64_t pos, char *buf, size_t max)
 	for (;;) {
 		if (hub_denied(hub, &s->client))
 			return MHD_CONTENT_READER_END_OF_STREAM;
+		look_for_end(s);
 		n = take(s, buf, max);
 		if (n)
 			return (ssize_t)n;
 		if (s->ended)
 			return MHD_CONTENT_READER_END_OF_STREAM;
-		/* once it has ended what it said before is all there, so that it is looked at once more */
-		s->ended = vm_console_ended(s->console);
-		if (s->ended)
-			continue;
 		switch (hub_wait(hub, &s->client, false)) {
 		case HUB_SUSPENDED:
 			return 0;
 		case HUB_AGAIN:
 		case HUB_BEAT:
-			break;
 		case HUB_ENDING:
-			return MHD_CONTENT_READER_END_OF_STREAM;
+			break;
 		case HUB_CLIENT_GONE:
 			return MHD_CONTENT_READER_END_WITH_ERROR;
 		}

@@ -6,6 +6,8 @@
  *   flood N    it says N bytes
  *   end        its VMM ends, after last words
  *   deaf       it takes nothing any more
+ *   talk       nor that, but says something all the time, for as long as the daemon lives: also when it was let go
+ *   mutter     the same with rests of a millisecond
  */
 #include "fake_engine.h"
 
@@ -16,6 +18,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +37,7 @@ struct fake_console {
 	int typed; /* the pipe's other end */
 	int stop[2]; /* a pipe, too: its end is that of the thread */
 	pthread_t thread;
+	atomic_bool talks;
 };
 
 static void be_vmm(int ring, int input)
@@ -61,6 +65,16 @@ static void flood(struct fake_console *c, unsigned long n)
 		say(c, line);
 }
 
+static _Noreturn void talk(struct fake_console *c, useconds_t rest)
+{
+	atomic_store(&c->talks, true);
+	for (;;) {
+		flood(c, 64);
+		if (rest)
+			usleep(rest);
+	}
+}
+
 /* Return: false when it listens no more. */
 static bool obey(struct fake_console *c, const char *line)
 {
@@ -70,6 +84,10 @@ static bool obey(struct fake_console *c, const char *line)
 		say(c, "last words\r\n");
 		kill(c->vmm, SIGKILL);
 	}
+	if (strcmp(line, "talk") == 0)
+		talk(c, 0);
+	if (strcmp(line, "mutter") == 0)
+		talk(c, 1000);
 	return strcmp(line, "deaf") != 0;
 }
 
@@ -140,6 +158,10 @@ void fake_console_destroy(struct fake_console *c)
 	vm_console_unref(c->console);
 	kill(c->vmm, SIGKILL);
 	waitpid(c->vmm, NULL, 0);
+	if (atomic_load(&c->talks)) {
+		pthread_detach(c->thread); /* which has all of it */
+		return;
+	}
 	close(c->stop[1]); /* streams may still have the other */
 	pthread_join(c->thread, NULL);
 	close(c->stop[0]);

@@ -59,8 +59,10 @@ class Follower:
             self.decode()
         return self.text
 
-    def rest(self):
+    def rest(self, within=20):
+        end = time.monotonic() + within * SLOW
         while not self.ended:
+            assert time.monotonic() < end, "it goes on"
             got = self.sock.recv(65536)
             assert got, "the stream was cut"
             self.raw += got
@@ -228,6 +230,24 @@ class Followed(ConsoleCase):
             self.typed(b"flood 500000\n")
             begin = time.monotonic()
             self.d.stop()
+            self.assertLess(time.monotonic() - begin, 10 * SLOW)
+
+    def test_a_guest_that_does_not_pause_is_let_go(self):
+        with Follower(self.d) as f:
+            self.typed(b"talk\n")
+            f.until(b"abcd\r\n" + b"0123456789abcdef" * 3)
+            self.d.good("DELETE", "/v1/guests/g")
+            f.rest(5)
+
+    def test_the_daemon_stops_while_a_guest_does_not_pause(self):
+        with Follower(self.d) as f:
+            self.typed(b"talk\n")
+            f.until(b"abcd\r\n" + b"0123456789abcdef" * 3)
+            begin = time.monotonic()
+            stop = threading.Thread(target=self.d.stop)
+            stop.start()
+            f.rest(10)
+            stop.join()
             self.assertLess(time.monotonic() - begin, 10 * SLOW)
 
     def test_a_client_that_left_is_noticed(self):
