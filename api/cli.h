@@ -27,6 +27,8 @@ struct cli {
 	const char *url; /* "http://127.0.0.1:PORT" */
 	bool json;
 	bool quiet; /* say nothing about a daemon that does not answer */
+	const volatile sig_atomic_t
+		*interrupted; /* set, it breaks off what is asked; NULL: signals end the command */
 	void *curl; /* CURL *, for one request after the other */
 };
 
@@ -100,7 +102,8 @@ struct cli_reply {
  * cli_call - one request
  * @body: NULL for none; its reference is taken
  *
- * Return: 0, whatever the status; CLI_FAILED, reported, when there is no answer.
+ * With @c->interrupted an answer is waited for some seconds only. Return: 0, whatever the status; CLI_FAILED when there is
+ * no answer, reported unless it was interrupted.
  */
 int cli_call(struct cli *c, const char *method, const char *path, json_t *body,
 	     struct cli_reply *ret);

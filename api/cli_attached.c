@@ -19,7 +19,6 @@ struct attached {
 	CURLM *multi;
 	CURL *stream;
 	char *console; /* path */
-	const volatile sig_atomic_t *interrupted;
 	struct terminal_keys keys;
 	struct buf refusal; /* what came instead of a stream */
 	bool typing; /* standard input is read */
@@ -64,6 +63,10 @@ static int send_keys(struct attached *a)
 	struct cli_reply r = { 0 };
 	int status = cli_send_bytes(a->c, a->console, a->text, a->n, &r);
 
+	if (*a->c->interrupted) {
+		cli_reply_deinit(&r);
+		return CLI_OK; /* there may be no answer */
+	}
 	a->full = status == CLI_OK && strcmp(cli_reply_code(&r), "console.full") == 0;
 	if (status == CLI_OK && r.status != 200 && (!a->full || a->leaving))
 		status = cli_refused(&r);
@@ -73,10 +76,12 @@ static int send_keys(struct attached *a)
 	return status;
 }
 
+/* To where keys are put that there is room for; else, as a terminal does, with a sign that they are lost. */
 static void read_keys(struct attached *a)
 {
-	ssize_t n = read(STDIN_FILENO, a->text, sizeof(a->text));
-	char *leave;
+	size_t room = sizeof(a->text) - a->n;
+	char lost[KEYS_MAX], *leave, *to = room ? a->text + a->n : lost;
+	ssize_t n = read(STDIN_FILENO, to, room ? room : sizeof(lost));
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return;
@@ -85,9 +90,18 @@ static void read_keys(struct attached *a)
 		a->leaving = a->keys.raw; /* a terminal that hung up */
 		return;
 	}
-	leave = a->keys.raw ? memchr(a->text, TERMINAL_LEAVE, (size_t)n) : NULL;
+	leave = a->keys.raw ? memchr(to, TERMINAL_LEAVE, (size_t)n) : NULL;
 	a->leaving = leave;
-	a->n = (size_t)(leave ? leave - a->text : n);
+	if (room)
+		a->n += (size_t)(leave ? leave - to : n);
+	else if (!leave)
+		fputc('\a', stderr);
+}
+
+/* Of a terminal also what waits for the guest to take something: the key that leaves may be behind it. */
+static bool wants_keys(const struct attached *a)
+{
+	return a->typing && (!a->n || a->keys.raw);
 }
 
 /* Until the stream ends, or nobody wants to see it any more. @left_ret: the latter. Return: exit status. */
@@ -102,13 +116,13 @@ static int follow(struct attached *a, bool *left_ret)
 		if (curl_multi_perform(a->multi, &running) != CURLM_OK)
 			return cli_fail("the stream broke (daemon.protocol)");
 		if (running)
-			curl_multi_poll(a->multi, &input, a->typing && !a->n,
+			curl_multi_poll(a->multi, &input, wants_keys(a),
 					a->full ? AGAIN_MS : LOOK_MS, NULL);
 		if (input.revents)
 			read_keys(a);
 		if (a->n)
 			status = send_keys(a);
-		*left_ret = *a->interrupted || (a->leaving && !a->n);
+		*left_ret = *a->c->interrupted || (a->leaving && !a->n);
 	}
 	return status;
 }
@@ -173,7 +187,7 @@ static int talk(struct attached *a, const char *guest, bool ran)
 	bool left = false;
 	int status;
 
-	a->interrupted = terminal_signals();
+	a->c->interrupted = terminal_signals();
 	if (ran)
 		prepare_keys(a);
 	status = start(a);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define CONNECT_TIMEOUT_SEC 10L
+#define ANSWER_TIMEOUT_MS   5000L /* while somebody sits at a terminal that nothing else leaves */
 
 size_t cli_http_collect(char *data, size_t size, size_t n, void *arg)
 {
@@ -67,11 +68,31 @@ CURL *cli_http_prepare(const struct cli *c, CURL *h, const char *method, const c
 	return h;
 }
 
+static int look_for_signal(void *arg, curl_off_t dltotal, curl_off_t dlnow, curl_off_t ultotal,
+			   curl_off_t ulnow)
+{
+	const struct cli *c = arg;
+
+	(void)dltotal, (void)dlnow, (void)ultotal, (void)ulnow;
+	return *c->interrupted;
+}
+
+/* The terminal may be raw: a daemon that is not heard of any more is not to be waited for. */
+static void limit_waiting(struct cli *c, CURL *h)
+{
+	if (!c->interrupted)
+		return;
+	curl_easy_setopt(h, CURLOPT_TIMEOUT_MS, ANSWER_TIMEOUT_MS);
+	curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, look_for_signal);
+	curl_easy_setopt(h, CURLOPT_XFERINFODATA, c);
+	curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
+}
+
 int cli_http_no_answer(const struct cli *c, CURL *h, CURLcode why)
 {
 	long os = 0;
 
-	if (c->quiet)
+	if (c->quiet || why == CURLE_ABORTED_BY_CALLBACK)
 		return CLI_FAILED;
 	curl_easy_getinfo(h, CURLINFO_OS_ERRNO, &os);
 	if (why == CURLE_COULDNT_CONNECT && c->socket && (os == EACCES || os == EPERM))
@@ -122,6 +143,7 @@ static int call(struct cli *c, const char *method, const char *path, const struc
 	}
 	curl_easy_setopt(h, CURLOPT_WRITEFUNCTION, cli_http_collect);
 	curl_easy_setopt(h, CURLOPT_WRITEDATA, &answer);
+	limit_waiting(c, h);
 	r = curl_easy_perform(h);
 	if (r != CURLE_OK)
 		status = cli_http_no_answer(c, h, r);

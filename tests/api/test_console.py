@@ -309,6 +309,9 @@ class Command(CliCase):
             got += piece
         return got
 
+    def post(self, raw):
+        return self.d.request("POST", "/v1/guests/g/console", raw=raw, headers=BYTES)
+
     def ends(self, p, status, stderr=b""):
         self.assertEqual((p.wait(20 * SLOW), p.stderr.read()), (status, stderr))
 
@@ -348,6 +351,56 @@ class Command(CliCase):
         self.assertEqual(termios.tcgetattr(terminal), before)
         until("what was typed before is there", lambda: self.d.request(
             "GET", "/v1/guests/g/console").text.endswith(b"\x03ab"))
+        os.close(ours)
+        os.close(terminal)
+
+    def on_terminal(self, terminal):
+        before = termios.tcgetattr(terminal)
+        p = self.console(stdin=terminal)
+        until("keys come as they are", lambda: termios.tcgetattr(terminal) != before)
+        return p
+
+    def leaves(self, p):
+        try:
+            return p.wait(10 * SLOW)
+        except subprocess.TimeoutExpired:
+            p.kill()
+            raise
+
+    def test_a_terminal_of_a_guest_that_takes_nothing(self):
+        ours, terminal = os.openpty()
+        self.post(b"deaf\n")
+        until("it has no more room", lambda: self.post(b"z" * 4096).status == 409)
+        until("nor for one more", lambda: self.post(b"z").status == 409)
+        for keys in (b"\x1d", b"a\x1d", b"a" * 4000 + b"\x1d"):
+            with self.on_terminal(terminal) as p:
+                os.write(ours, b"x" * 100)
+                time.sleep(0.3)  # in which it is told that there is no room
+                os.write(ours, keys)
+                self.assertEqual(self.leaves(p), 1)
+                self.assertIn(b"(console.full)", p.stderr.read())
+        os.close(ours)
+        os.close(terminal)
+
+    def test_a_terminal_while_the_daemon_does_not_answer(self):
+        ours, terminal = os.openpty()
+        for sig, keys, status, words in ((signal.SIGTERM, b"", 0, b""),
+                                         (None, b"\x1d", 1, b"(daemon.protocol)")):
+            before = termios.tcgetattr(terminal)
+            with self.on_terminal(terminal) as p:
+                self.read_until(p, BEGINS)
+                self.d.process.send_signal(signal.SIGSTOP)
+                os.write(ours, b"x")
+                time.sleep(0.3)  # until that is sent
+                if sig:
+                    p.send_signal(sig)
+                os.write(ours, keys)
+                try:
+                    self.assertEqual(self.leaves(p), status)
+                finally:
+                    self.d.process.send_signal(signal.SIGCONT)
+                self.assertIn(words, p.stderr.read())
+            self.assertEqual(termios.tcgetattr(terminal), before)
         os.close(ours)
         os.close(terminal)
 
