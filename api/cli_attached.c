@@ -219,16 +219,13 @@ int console_attached(struct cli *c, const char *guest, bool fallback)
 	struct attached a = { .c = c, .console = cli_guest_path(guest, "/console") };
 	struct cli_reply r = { 0 };
 	const char *state;
-	bool quiet = c->quiet;
 	int status;
 
 	if (!path || !a.console)
 		return cli_fail("out of memory");
-	c->quiet = fallback;
 	status = cli_call(c, "GET", path, NULL, &r);
-	c->quiet = quiet;
 	state = json_string_value(json_object_get(r.doc, "state"));
-	if (fallback && (status != CLI_OK || r.status == 404))
+	if (fallback && status == CLI_OK && r.status == 404)
 		status = CONSOLE_NO_GUEST;
 	else if (status == CLI_OK && r.status != 200)
 		status = cli_refused(&r);

@@ -28,7 +28,7 @@ bool terminal_write(int fd, const char *p, size_t n);
 
 /**
  * console_attached - the console of a guest that the daemon has attached, until it ends or is left
- * @fallback: say nothing when there is no such guest, or no daemon, but return CONSOLE_NO_GUEST
+ * @fallback: say nothing when the daemon has no such guest, but return CONSOLE_NO_GUEST
  */
 int console_attached(struct cli *c, const char *guest, bool fallback);
 #define CONSOLE_NO_GUEST 255

@@ -428,6 +428,9 @@ class Command(CliCase):
             p = self.d.cli("console", name, env=self.env)
             self.assertEqual((p.returncode, p.stdout), (1, b""))
             self.assertIn(words, p.stderr.decode().splitlines()[-1])
+        p = self.d.cli("console", "-s", self.d.dir / "nobody", "nosuch", env=self.env)
+        self.assertEqual((p.returncode, p.stdout), (1, b""))
+        self.assertIn(b"(daemon.unreachable)", p.stderr)
         self.fails("console", "--attached", "nosuch", words=["there is no guest nosuch (not_found)"])
         # one of this user's own run counts for more, unless it is said otherwise
         for folder in ("hvftrace", "hvftrace/guests", "hvftrace/guests/g"):
