@@ -141,10 +141,15 @@ void terminal_make_raw(struct terminal_keys *k)
 		fputs("(Ctrl-] leaves)\r\n", stderr);
 }
 
+/* What was not read goes: a terminal answers what a guest sends it, and the user's shell is to run nothing of that. */
 void terminal_restore(const struct terminal_keys *k)
 {
+	pid_t front = tcgetpgrp(STDIN_FILENO);
+
 	if (k->raw)
-		(void)tcsetattr(STDIN_FILENO, TCSADRAIN, &k->before);
+		(void)tcsetattr(STDIN_FILENO, TCSAFLUSH, &k->before);
+	else if (isatty(STDOUT_FILENO) && (front < 0 || front == getpgrp()))
+		(void)tcflush(STDIN_FILENO, TCIFLUSH);
 }
 
 const volatile sig_atomic_t *terminal_signals(void)
@@ -165,6 +170,7 @@ static int talk(const struct guest_vmm *vm, struct terminal *t)
 	go_near_end(t->file);
 	if (t->ended < 0) {
 		(void)show(t);
+		terminal_restore(&t->keys);
 		return cli_fail("the guest does not run (any more) (run.not_running): that was its "
 				"console, %s",
 				vm->console);

@@ -18,6 +18,7 @@ struct terminal_keys {
 
 /** terminal_make_raw - keys as they are pressed, Ctrl-C, too. Undo: terminal_restore(). */
 void terminal_make_raw(struct terminal_keys *k);
+/** terminal_restore - after a guest's console was shown; what is typed, or was answered, and not read is dropped */
 void terminal_restore(const struct terminal_keys *k);
 
 /** terminal_signals - those that end it set what is returned; a reader that left is an error of writing */

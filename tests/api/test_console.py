@@ -296,10 +296,10 @@ class Command(CliCase):
         self.d.attach("fake-console")
         self.env = {"XDG_RUNTIME_DIR": str(self.d.dir)}
 
-    def console(self, *args, stdin=subprocess.PIPE, name="g", env=None):
+    def console(self, *args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, name="g", env=None):
         place = args or ("-s", str(self.d.socket))
         return subprocess.Popen([os.environ["HVFTRACE"], *place, "console", name], stdin=stdin,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
+                                stdout=stdout, stderr=subprocess.PIPE, bufsize=0,
                                 env={**os.environ, **self.env, **(env or {})}, preexec_fn=die_with_parent)
 
     def read_until(self, p, words, got=b""):
@@ -392,15 +392,38 @@ class Command(CliCase):
                 self.d.process.send_signal(signal.SIGSTOP)
                 os.write(ours, b"x")
                 time.sleep(0.3)  # until that is sent
-                if sig:
-                    p.send_signal(sig)
                 os.write(ours, keys)
+                if sig:
+                    os.write(ours, b"\x1b[0n\n")  # a terminal's answer
+                    p.send_signal(sig)
                 try:
                     self.assertEqual(self.leaves(p), status)
                 finally:
                     self.d.process.send_signal(signal.SIGCONT)
                 self.assertIn(words, p.stderr.read())
             self.assertEqual(termios.tcgetattr(terminal), before)
+            self.nothing_is_left(terminal)
+        os.close(ours)
+        os.close(terminal)
+
+    def nothing_is_left(self, terminal):
+        """The shell is not given what the terminal answered."""
+        os.set_blocking(terminal, False)
+        with self.assertRaises(BlockingIOError):
+            os.read(terminal, 100)
+        os.set_blocking(terminal, True)
+
+    def test_only_shown_on_a_terminal(self):
+        self.d.attach("fake-shown", "shown")
+        ours, terminal = os.openpty()
+        with self.console(stdin=terminal, stdout=terminal, name="shown") as p:
+            got = b""
+            while b"fake login: " not in got:
+                got += os.read(ours, 4096)
+            os.write(ours, b"\x1b[0n\n")
+            p.send_signal(signal.SIGINT)
+            self.assertEqual(p.wait(20 * SLOW), 0)
+        self.nothing_is_left(terminal)
         os.close(ours)
         os.close(terminal)
 
