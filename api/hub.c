@@ -22,6 +22,7 @@ struct hub {
 	pthread_t ticker;
 	struct hub_client *first;
 	u64 heartbeat_ns;
+	bool ready_wanted; /* somebody who has hub_client.ready is suspended */
 	bool ending;
 };
 
@@ -82,17 +83,19 @@ static bool look_ready(struct hub *h)
 static void *tick(void *arg)
 {
 	struct hub *h = arg;
-	u64 step = MIN(HUB_TICK_NS, h->heartbeat_ns), next = monotonic_ns() + step, now;
+	u64 step = MIN(HUB_TICK_NS, h->heartbeat_ns), now = monotonic_ns(), next = now + step;
+	u64 next_ready = now; /* no sooner: one who talks all the time would keep the lock */
 	struct timespec until;
-	bool often = false;
 
 	pthread_mutex_lock(&h->lock);
 	while (!h->ending) {
-		now = monotonic_ns();
-		until = timespec_of(often ? MIN(next, now + HUB_LOOK_NS) : next);
+		until = timespec_of(h->ready_wanted ? MIN(next, next_ready) : next);
 		pthread_cond_timedwait(&h->end, &h->lock, &until);
-		often = look_ready(h);
 		now = monotonic_ns();
+		if (h->ready_wanted && now >= next_ready) {
+			h->ready_wanted = look_ready(h);
+			next_ready = now + HUB_LOOK_NS;
+		}
 		if (now < next)
 			continue;
 		look(h, now);
@@ -255,8 +258,10 @@ enum hub_why hub_wait(struct hub *h, struct hub_client *c, bool tick)
 		c->suspended = true;
 		c->wants_tick = tick;
 		MHD_suspend_connection(c->conn);
-		if (c->ready)
+		if (c->ready && !h->ready_wanted) {
+			h->ready_wanted = true;
 			pthread_cond_signal(&h->end);
+		}
 	}
 	pthread_mutex_unlock(&h->lock);
 	return why;

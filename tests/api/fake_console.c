@@ -7,7 +7,6 @@
  *   end        its VMM ends, after last words
  *   deaf       it takes nothing any more
  *   talk       nor that, but says something all the time, for as long as the daemon lives: also when it was let go
- *   mutter     the same with rests of a millisecond
  */
 #include "fake_engine.h"
 
@@ -65,14 +64,11 @@ static void flood(struct fake_console *c, unsigned long n)
 		say(c, line);
 }
 
-static _Noreturn void talk(struct fake_console *c, useconds_t rest)
+static _Noreturn void talk(struct fake_console *c)
 {
 	atomic_store(&c->talks, true);
-	for (;;) {
+	for (;;)
 		flood(c, 64);
-		if (rest)
-			usleep(rest);
-	}
 }
 
 /* Return: false when it listens no more. */
@@ -85,9 +81,7 @@ static bool obey(struct fake_console *c, const char *line)
 		kill(c->vmm, SIGKILL);
 	}
 	if (strcmp(line, "talk") == 0)
-		talk(c, 0);
-	if (strcmp(line, "mutter") == 0)
-		talk(c, 1000);
+		talk(c);
 	return strcmp(line, "deaf") != 0;
 }
 
