@@ -12,6 +12,8 @@
 #include <string.h>
 
 #define CONNECT_TIMEOUT_SEC 10L
+#define KEEP_IDLE_SEC       60L /* a NAT may forget a stream that is quiet for longer */
+#define KEEP_INTERVAL_SEC   15L
 #define ANSWER_TIMEOUT_MS   5000L /* while somebody sits at a terminal that nothing else leaves */
 
 size_t cli_http_collect(char *data, size_t size, size_t n, void *arg)
@@ -61,6 +63,9 @@ CURL *cli_http_prepare(const struct cli *c, CURL *h, const char *method, const c
 	prepare_identity(c, h);
 	curl_easy_setopt(h, CURLOPT_CUSTOMREQUEST, method);
 	curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_SEC);
+	curl_easy_setopt(h, CURLOPT_TCP_KEEPALIVE, 1L);
+	curl_easy_setopt(h, CURLOPT_TCP_KEEPIDLE, KEEP_IDLE_SEC);
+	curl_easy_setopt(h, CURLOPT_TCP_KEEPINTVL, KEEP_INTERVAL_SEC);
 	curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
 	curl_easy_setopt(h, CURLOPT_NOPROXY, "*");
 	curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");

@@ -205,6 +205,16 @@ static void name_tcp(int fd, const char *scheme, char *ret, size_t size)
 			 host, port);
 }
 
+/* Those that are accepted have it, too: a stream with nothing to say is kept by a NAT, and ends with its client. */
+static void keep_alive(int fd)
+{
+	int one = 1, idle = 60, interval = 15;
+
+	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+}
+
 static int open_tcp(const char *text, bool tls, struct listen_socket *ret, struct err *err)
 {
 	const char *scheme = tls ? "tls" : "tcp";
@@ -227,7 +237,7 @@ static int open_tcp(const char *text, bool tls, struct listen_socket *ret, struc
 	if (fd < 0)
 		return err_set(err, -errno, ERR_IO, 0, "socket: %s", strerrordesc_np(errno));
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+	keep_alive(fd);
 	if (bind(fd, (const struct sockaddr *)&addr, len) < 0 || listen(fd, BACKLOG) < 0)
 		return err_set(err, -errno, ERR_IO, 0, "cannot listen on %s:%.80s: %s", scheme,
 			       text, strerrordesc_np(errno));
@@ -274,6 +284,7 @@ int listen_adopt(int fd, struct listen_socket *ret, struct err *err)
 				       "%s is refused: without TLS only loopback addresses are "
 				       "served (127.0.0.1, [::1])",
 				       ret->name);
+		keep_alive(fd);
 	} else {
 		return err_set(err, -EINVAL, ERR_BAD_REQUEST, 0,
 			       "descriptor %d is a socket of neither unix nor TCP", fd);

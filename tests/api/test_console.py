@@ -510,6 +510,26 @@ class Elsewhere(Command):
             self.assertEqual((p.stdout.read(), p.wait()), (b"", 1))
             self.assertIn(b"is for the role operator; token:viewer has viewer (forbidden)", p.stderr.read())
 
+    def test_a_quiet_stream_is_asked_for(self):
+        """By both sides within a minute: else none finds out that the other has gone, or a NAT forgot it."""
+        with self.console() as p:
+            self.read_until(p, BEGINS)
+            here = f"0100007F:{port_of(self.d):04X}"
+
+            def timers():
+                with open("/proc/net/tcp") as f:
+                    lines = [x.split() for x in f]
+                # local, remote, state (01: established), timer (02: keepalive) and hundredths of a second
+                return {x[1] == here: x[5] for x in lines if here in x[1:3] and x[3] == "01"}
+
+            def both():
+                got = timers()
+                return len(got) == 2 and all(x.startswith("02:") for x in got.values()) and got
+            for timer in until("both have a timer", both).values():
+                self.assertLessEqual(int(timer[3:], 16), 6000)
+            p.terminate()
+            self.ends(p, 0)
+
     def test_no_local_guest_is_taken_for_it(self):
         for folder in ("hvftrace", "hvftrace/guests", "hvftrace/guests/nosuch"):
             (self.d.dir / folder).mkdir(mode=0o700)
