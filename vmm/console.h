@@ -2,6 +2,10 @@
 /*
  * The console of a guest whose VMM offers it: hvftrace-vmm, and QEMU as `hvftrace run` starts it. What is opened is
  * what the VMM's process has open itself, never something that a path leads to. Must not know guest memory.
+ *
+ * The pipe for what is typed has a lock in the kernel, and the VMM's user can keep it: he reads the pipe into a mapping of
+ * a FUSE file that never answers. vm_console_find(), vm_console_type() and the last vm_console_unref() then wait until he
+ * answers, or his process is killed, whichever thread calls them; what only looks does not.
  */
 #ifndef VMM_CONSOLE_H
 #define VMM_CONSOLE_H
@@ -46,7 +50,7 @@ size_t vm_console_read(const struct vm_console *c, u64 *at_ret, void *buf, size_
 bool vm_console_takes(const struct vm_console *c);
 
 /**
- * vm_console_type - type @n bytes, up to CONSOLE_INPUT_MAX; never waits
+ * vm_console_type - type @n bytes, up to CONSOLE_INPUT_MAX; does not wait for room
  *
  * Return: 0, all of them were taken, one after the other with nobody's between; -EMSGSIZE (console.input_size);
  * -ENOTSUP it is shown only (console.read_only); -EAGAIN the guest takes nothing, and there is no room any more
