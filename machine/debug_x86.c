@@ -170,7 +170,7 @@ bool debug_held_by(const struct debug *d, enum debug_kind kind)
 	return d->held && d->hit.kind == kind;
 }
 
-void debug_end_order(struct machine *m, enum debug_reason reason)
+static void forget_order(struct machine *m)
 {
 	struct debug *d = &m->debug;
 
@@ -179,6 +179,11 @@ void debug_end_order(struct machine *m, enum debug_reason reason)
 	if (debug_held_by(d, DEBUG_BY_ORDER))
 		debug_end_hold(m);
 	d->until_ns = 0;
+}
+
+void debug_end_order(struct machine *m, enum debug_reason reason)
+{
+	forget_order(m);
 	show(m, DEBUG_OVER, reason);
 }
 
@@ -274,9 +279,12 @@ static void do_order(void *arg)
 	struct request *r = arg;
 	struct machine *m = r->m;
 
-	debug_end_order(m, DEBUG_WAS_TOLD);
-	if (!r->addr)
+	if (!r->addr) {
+		debug_end_order(m, DEBUG_WAS_TOLD);
 		return;
+	}
+	/* the page says that it was taken until it is done: whoever waits for that takes anything else for the end */
+	forget_order(m);
 	if (add(m, DEBUG_BY_ORDER, r->addr, &r->reason, r->err) < 0) {
 		show(m, DEBUG_OVER, r->reason);
 		return;

@@ -253,6 +253,25 @@ static void an_order(void **state)
 	nothing_is_set();
 }
 
+/* Who waits for it sees nothing else from when it is taken until it is done, also where it follows another one. */
+static void an_order_that_is_being_done(void **state)
+{
+	(void)state;
+	for (u64 i = 0; i < 3; i++) {
+		did.shown = 0;
+		debug_order(&m, BASE(0) + ROUND + i); /* never reached */
+		assert_int_equal(did.shown, 1 << DEBUG_TAKEN);
+		assert_int_equal(m.debug.page->state, DEBUG_ARMED);
+	}
+	did.refuse = 1;
+	did.shown = 0;
+	debug_order(&m, BASE(0) + ROUND);
+	assert_int_equal(did.shown, 1 << DEBUG_TAKEN);
+	assert_int_equal(m.debug.page->state, DEBUG_OVER);
+	assert_int_equal(m.debug.page->reason, DEBUG_FAILED);
+	nothing_is_set();
+}
+
 /* Whoever asked for it may be dead: neither a hold nor a breakpoint that is not reached is for ever. */
 static void an_order_that_nobody_follows_up(void **state)
 {
@@ -386,6 +405,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_kvm_does_not_do, fake_begin, fake_end),
 		cmocka_unit_test_setup_teardown(an_exception_of_the_guests, fake_begin, fake_end),
 		cmocka_unit_test_setup_teardown(an_order, fake_begin, fake_end),
+		cmocka_unit_test_setup_teardown(an_order_that_is_being_done, fake_begin, fake_end),
 		cmocka_unit_test_setup_teardown(an_order_that_nobody_follows_up, fake_begin,
 						fake_end),
 		cmocka_unit_test_setup_teardown(who_kept_them_leaves, fake_begin, fake_end),

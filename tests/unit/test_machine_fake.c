@@ -24,6 +24,7 @@ static int run_vcpu(u32 i);
 static int set_debug(u32 i, const struct kvm_guest_debug *g)
 {
 	assert_false(cpu[i].inside);
+	did.shown |= 1u << m.debug.page->state;
 	if (did.refuse == (int)i + 1 && g->control) {
 		errno = EINVAL;
 		return -1;

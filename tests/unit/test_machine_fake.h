@@ -36,6 +36,7 @@ struct fake_did {
 	_Atomic int ended, told;
 	char text[256]; /* told last */
 	_Atomic int lives;
+	u32 shown; /* what the page said when KVM was told of breakpoints: a bit for each state */
 };
 
 extern struct machine m;
