@@ -11,8 +11,12 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/pidfd.h>
+#include <unistd.h>
 
 #define OFFERED   "/memfd:" CONSOLE_RING_NAME " (deleted)" /* as proc(5) shows it */
 #define MAX_TRIED 8 /* descriptors of that name */
@@ -36,45 +40,79 @@ static bool opened_as(int fd, int mode)
 	return flags >= 0 && !(flags & O_PATH) && (flags & O_ACCMODE) == mode;
 }
 
-/* Return: 0; -EINVAL it is something else. */
-static int take_ring(int pidfd, int number, struct console_ring *ret)
+/* The mount that a descriptor's file is in; -1. It is told by the kernel alone, as the name in fd/ is. */
+static int mount_of(pid_t pid, int number)
 {
-	_cleanup_close_ int fd = pidfd_getfd(pidfd, number, 0);
+	char path[64], text[256];
+	_cleanup_close_ int fd = -1;
+	const char *at;
+	ssize_t n;
 
+	snprintf(path, sizeof(path), "/proc/%d/fdinfo/%d", (int)pid, number);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
+	if (n < 0)
+		return -1;
+	text[n] = 0;
+	at = strstr(text, "\nmnt_id:");
+	return at ? (int)strtol(at + 8, NULL, 10) : -1;
+}
+
+/* Return: 0; -EINVAL it is something else. */
+static int take_ring(pid_t pid, int pidfd, int number, int memory, struct console_ring *ret)
+{
+	_cleanup_close_ int fd = -1;
+
+	if (mount_of(pid, number) != memory)
+		return -EINVAL;
+	fd = pidfd_getfd(pidfd, number, 0);
 	if (fd < 0)
 		return -errno;
 	return opened_as(fd, O_RDWR) ? console_ring_open(ret, fd) : -EINVAL;
 }
 
 /* "pipe:[123]" is no path: those begin with a slash. So there is no file system that could keep us waiting. */
-static bool is_anonymous_pipe(const char *path)
+static bool is_anonymous_pipe(pid_t pid, int number)
 {
-	char link[64];
-	ssize_t n = readlink(path, link, sizeof(link) - 1);
+	char path[64], link[64];
+	ssize_t n;
 
+	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, number);
+	n = readlink(path, link, sizeof(link) - 1);
 	return n > 0 && strncmp(link, "pipe:[", 6) == 0;
 }
 
 /*
  * A description of our own of the pipe, as the VMM could have its own wait for room. Return: -1: it offers none.
  */
-static int take_input(int pidfd, int number)
+static int take_input(pid_t pid, int pidfd, int number)
 {
-	_cleanup_close_ int fd = number >= 0 ? pidfd_getfd(pidfd, number, 0) : -1;
+	_cleanup_close_ int fd = -1;
 	char path[32];
 
+	if (number < 0 || !is_anonymous_pipe(pid, number))
+		return -1;
+	fd = pidfd_getfd(pidfd, number, 0);
 	if (fd < 0 || !opened_as(fd, O_WRONLY) || fcntl(fd, F_GETPIPE_SZ) < 0)
 		return -1;
+	/* the number may be another file's since it was looked at */
+	if (!is_anonymous_pipe(getpid(), fd))
+		return -1;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	return is_anonymous_pipe(path) ? open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC) : -1;
+	return open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 }
 
 static int find_ring(pid_t pid, int pidfd, struct console_ring *ret)
 {
+	_cleanup_close_ int own = memfd_create("hvftrace", MFD_CLOEXEC);
+	int memory = own >= 0 ? mount_of(getpid(), own) : -1;
 	char path[64], link[sizeof(OFFERED) + 1];
 	struct dirent *e;
 	int rc = -ENOENT;
 	DIR *d;
+
+	if (memory < 0)
+		return -ENOMEM;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
 	d = opendir(path);
@@ -87,7 +125,7 @@ static int find_ring(pid_t pid, int pidfd, struct console_ring *ret)
 			continue;
 		tried++;
 		/* the number may be another file's by now: what is taken is looked at, not what was listed */
-		rc = take_ring(pidfd, (int)strtol(e->d_name, NULL, 10), ret);
+		rc = take_ring(pid, pidfd, (int)strtol(e->d_name, NULL, 10), memory, ret);
 	}
 	closedir(d);
 	return rc == -EPERM ? -EACCES : rc == -ENOMEM || rc == -EACCES ? rc : rc ? -ENOENT : 0;
@@ -110,7 +148,7 @@ int vm_console_find(pid_t pid, int pidfd, struct vm_console **ret)
 		free(c);
 		return -ENOMEM;
 	}
-	c->input = take_input(pidfd, console_ring_input(&c->ring));
+	c->input = take_input(pid, pidfd, console_ring_input(&c->ring));
 	*ret = c;
 	return 0;
 }

@@ -27,6 +27,10 @@ struct vm_console;
  * memfd) that the VMM has open to read and write, what is written to an anonymous pipe that it has open to write. What we
  * do with them it can do itself.
  *
+ * What was taken over is closed, and to close a file is to ask its file system, without end where that is a FUSE of the
+ * other user's. So nothing is taken before /proc says of the number that it is such a pipe, or in the mount of all
+ * memfds. One that gets another file between this look and the taking is not found out before: that close may wait.
+ *
  * Return: 0, a reference; -ENOENT there is none; -EACCES its descriptors cannot be had; -ESRCH; -ENOMEM.
  */
 must_check int vm_console_find(pid_t pid, int pidfd, struct vm_console **ret);

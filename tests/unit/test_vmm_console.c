@@ -28,6 +28,15 @@
 
 static char dir[] = "/tmp/hvf-console-XXXXXX", secret[64], fifo[64], root[64];
 
+static int taken; /* descriptors, from others */
+
+int __wrap_pidfd_getfd(int pidfd, int number, unsigned int flags);
+int __wrap_pidfd_getfd(int pidfd, int number, unsigned int flags)
+{
+	taken++;
+	return (int)syscall(SYS_pidfd_getfd, pidfd, number, flags);
+}
+
 /* A process that has files open, and what the test has of it. */
 struct vmm {
 	pid_t pid;
@@ -113,6 +122,7 @@ static void end(struct vmm *v)
 
 static int find(struct vmm *v)
 {
+	taken = 0;
 	return vm_console_find(v->pid, v->pidfd, &v->console);
 }
 
@@ -216,7 +226,8 @@ static void test_let_go(void **state)
 	end(&v);
 }
 
-static void test_input(void **state, prepare_fn prepare)
+/* @takes: descriptors, with the ring's; what may be a file of whoever's is not so much as taken over, and closed again */
+static void test_input(void **state, prepare_fn prepare, int takes)
 {
 	struct err err = { 0 };
 	struct vmm v;
@@ -224,6 +235,7 @@ static void test_input(void **state, prepare_fn prepare)
 	(void)state;
 	start(&v, prepare);
 	assert_int_equal(find(&v), 0);
+	assert_int_equal(taken, takes);
 	assert_false(vm_console_takes(v.console));
 	assert_int_equal(vm_console_type(v.console, "x", 1, &err), -ENOTSUP);
 	assert_int_equal(err.code, ERR_CONSOLE_READ_ONLY);
@@ -279,12 +291,12 @@ static void only_named(struct console_ring *ring, int fd, int input[2])
 /* The VMM's word for what takes input is not taken for more than a number. */
 static void test_input_that_is_none(void **state)
 {
-	test_input(state, no_input);
-	test_input(state, its_reading_end);
-	test_input(state, a_number_of_nothing);
-	test_input(state, a_file);
-	test_input(state, a_fifo_that_others_read);
-	test_input(state, only_named);
+	test_input(state, no_input, 1);
+	test_input(state, its_reading_end, 2);
+	test_input(state, a_number_of_nothing, 1);
+	test_input(state, a_file, 1);
+	test_input(state, a_fifo_that_others_read, 1);
+	test_input(state, only_named, 2);
 	unlink(fifo);
 }
 
@@ -374,6 +386,8 @@ static void test_not_found(void **state)
 		assert_int_equal(proc_count_fds(v.pid, NAMED) > 0, cases[i] != nothing);
 		if (find(&v) != -ENOENT)
 			fail_msg("case %zu", i);
+		if (cases[i] == a_secret_to_read)
+			assert_int_equal(taken, 0);
 		end(&v);
 	}
 }
