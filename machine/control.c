@@ -2,6 +2,7 @@
 /* See control.h. */
 #include "machine/control.h"
 
+#include "base/clock.h"
 #include "machine/listen.h"
 #include "machine/machine.h"
 #include "machine/output.h"
@@ -16,7 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ANSWER 1024
+#define ANSWER        1024
+#define DROP_AGAIN_MS 1000
 
 int control_open(struct control *c, const char *path, struct err *err)
 {
@@ -155,7 +157,7 @@ static bool debugs(struct control *c, struct control_client *k, const char *line
 
 	if (word == WORD_NONE)
 		return false;
-	if (c->debugger && c->debugger != k)
+	if (c->debugger && (c->debugger != k || c->debugger_left)) /* @k may have its place */
 		rc = err_set(&err, -EBUSY, ERR_CONFLICT, 0, "another client has set breakpoints");
 	else if (word == WORD_BREAK)
 		rc = debug_break(c->m, addr, &err);
@@ -283,6 +285,30 @@ static bool prepare(struct control *c, struct pollfd *p)
 	return go_on;
 }
 
+/*
+ * Of a client that left. They stay where a vCPU does not leave the guest in time, and are its own, nobody else's, until
+ * they are gone; as each try holds the other vCPUs, there is time between them.
+ */
+static void drop_breakpoints(struct control *c)
+{
+	struct err err = { 0 };
+	bool first = !c->drop_again_ns;
+	int rc;
+
+	if (!c->debugger_left || monotonic_ns() < c->drop_again_ns)
+		return;
+	rc = debug_drop(c->m, &err);
+	if (rc && rc != -ESHUTDOWN) {
+		c->drop_again_ns = monotonic_ns() + DROP_AGAIN_MS * NSEC_PER_MSEC;
+		if (first)
+			machine_tell(c->m, "breakpoints stay for now: %s", err.msg);
+		return;
+	}
+	c->debugger = NULL;
+	c->debugger_left = false;
+	c->drop_again_ns = 0;
+}
+
 static void *run(void *arg)
 {
 	struct pollfd p[2 + CONTROL_CLIENTS];
@@ -290,12 +316,11 @@ static void *run(void *arg)
 	u64 n;
 
 	while (prepare(c, p)) {
-		if (c->debugger_left) {
-			debug_drop(c->m);
-			c->debugger = NULL;
-			c->debugger_left = false;
-		}
-		if (poll(p, ARRAY_SIZE(p), debug_tick(c->m)) < 0)
+		int wait;
+
+		drop_breakpoints(c);
+		wait = debug_tick(c->m);
+		if (poll(p, ARRAY_SIZE(p), wait < 0 && c->debugger_left ? DROP_AGAIN_MS : wait) < 0)
 			continue;
 		if (p[0].revents)
 			(void)!read(c->wake_fd, &n, sizeof(n));

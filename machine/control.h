@@ -34,7 +34,8 @@ struct control {
 	pthread_t thread;
 	bool started;
 	struct control_client *debugger; /* has set breakpoints; NULL: nobody. The thread's own */
-	bool debugger_left;
+	bool debugger_left; /* and its breakpoints stay until now */
+	u64 drop_again_ns; /* when they are tried to be taken away again; 0: were not tried yet */
 	pthread_mutex_t lock; /* of all below; taken within any other, and none within it */
 	bool stopping;
 	struct control_client {

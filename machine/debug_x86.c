@@ -265,13 +265,11 @@ void debug_status(struct machine *m, char *buf, size_t cap)
 	pthread_mutex_unlock(&m->go_lock);
 }
 
-void debug_drop(struct machine *m)
+int debug_drop(struct machine *m, struct err *err)
 {
-	struct err err = { 0 };
-	struct request r = { .m = m, .err = &err };
+	struct request r = { .m = m, .err = err };
 
-	if (ask(&r, DEBUG_LEAVE_NS, do_drop) && err.no != -ESHUTDOWN)
-		machine_tell(m, "breakpoints stay: %s", err.msg);
+	return ask(&r, DEBUG_LEAVE_NS, do_drop);
 }
 
 static void do_order(void *arg)

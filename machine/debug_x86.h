@@ -90,8 +90,12 @@ must_check int debug_go(struct machine *m, struct err *err);
 /** debug_status - of a guest that is held, and of exceptions given back: " NAME VALUE" each, or "". Context: as above. */
 void debug_status(struct machine *m, char *buf, size_t cap);
 
-/** debug_drop - who kept breakpoints has left: they go, and a guest that one holds runs on. Context: as above. */
-void debug_drop(struct machine *m);
+/**
+ * debug_drop - who kept breakpoints has left: they go, and a guest that one holds runs on
+ *
+ * Context: as above. Return: 0; -ETIMEDOUT they stay, to be tried again; -ESHUTDOWN.
+ */
+must_check int debug_drop(struct machine *m, struct err *err);
 
 /** debug_order - do what DEBUG_SIGNAL asked for; the page tells how it went. Context: main, no lock held. */
 void debug_order(struct machine *m, u64 addr);

@@ -3,12 +3,17 @@
 #include "tests/unit/test_machine_fake.h"
 
 #include "base/clock.h"
+#include "machine/control.h"
 
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -311,11 +316,79 @@ static void who_kept_them_leaves(void **state)
 	assert_int_equal(debug_break(&m, BASE(1) + 1, &err), 0);
 	assert_int_equal(debug_break(&m, BASE(1) + 2, &err), 0);
 	WAIT_UNTIL(all_out());
-	debug_drop(&m);
+	assert_int_equal(debug_drop(&m, &err), 0);
 	nothing_is_set();
 	assert_true(runs(0) && runs(1));
-	debug_drop(&m);
+	assert_int_equal(debug_drop(&m, &err), 0);
 	assert_int_equal(did.told, 1);
+}
+
+static int client(const char *path)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	return fd;
+}
+
+static const char *answer_to(int fd, const char *order)
+{
+	static char answer[200];
+
+	memset(answer, 0, sizeof(answer));
+	assert_int_equal(write(fd, order, strlen(order)), strlen(order));
+	assert_true(read(fd, answer, sizeof(answer) - 1) > 0);
+	return answer;
+}
+
+static bool any_set(void)
+{
+	bool armed;
+
+	pthread_mutex_lock(&m.go_lock);
+	armed = m.debug.armed;
+	pthread_mutex_unlock(&m.go_lock);
+	return armed;
+}
+
+/* It cannot be done at once, as a vCPU does not leave the guest; when it does it is. */
+static void who_kept_them_leaves_at_a_bad_time(void **state)
+{
+	char dir[] = "/tmp/hvf-control-XXXXXX", path[sizeof(dir) + 8];
+	struct err err = { 0 };
+	struct control c;
+	int fd;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/socket", dir);
+	assert_int_equal(control_open(&c, path, &err), 0);
+	assert_int_equal(control_start(&c, &m, &err), 0);
+	fd = client(path);
+	assert_string_equal(answer_to(fd, "break 1000\n"), "ok\n"); /* never reached */
+	cpu[0].halts = true;
+	WAIT_UNTIL(cpu[0].rip == BASE(0) + HALT_AT);
+	cpu[0].stuck = true;
+	close(fd);
+	WAIT_UNTIL(did.told == 1);
+	assert_non_null(strstr(did.text, "breakpoints stay for now: 1 of 2"));
+	assert_true(any_set());
+	/* they are nobody's that has its place now, either */
+	fd = client(path);
+	assert_non_null(strstr(answer_to(fd, "break 1001\n"), "another client has set"));
+	cpu[0].stuck = cpu[0].halts = false;
+	WAIT_UNTIL(!any_set());
+	nothing_is_set();
+	WAIT_UNTIL(strcmp(answer_to(fd, "break 1001\n"), "ok\n") == 0);
+	close(fd);
+	WAIT_UNTIL(!any_set());
+	assert_int_equal(did.told, 1);
+	assert_true(runs(0) && runs(1));
+	control_close(&c);
+	unlink(path);
+	rmdir(dir);
 }
 
 /* A reset ends a hold; what is kept is in the next life's vCPUs. */
@@ -372,7 +445,7 @@ static void both_come_to_one(void)
 		assert_int_equal(rip, BASE(m.debug.hit_vcpu) + 4);
 		assert_int_equal(debug_go(&m, &err), 0);
 	}
-	debug_drop(&m);
+	assert_int_equal(debug_drop(&m, &err), 0);
 	nothing_is_set();
 }
 
@@ -409,6 +482,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(an_order_that_nobody_follows_up, fake_begin,
 						fake_end),
 		cmocka_unit_test_setup_teardown(who_kept_them_leaves, fake_begin, fake_end),
+		cmocka_unit_test_setup_teardown(who_kept_them_leaves_at_a_bad_time, fake_begin,
+						fake_end),
 		cmocka_unit_test_setup_teardown(the_next_life, fake_begin, fake_end),
 		cmocka_unit_test_setup_teardown(the_next_life_after_an_order, fake_begin, fake_end),
 		cmocka_unit_test_setup_teardown(many_at_once, fake_begin, fake_end),

@@ -136,8 +136,10 @@ static int run_vcpu(u32 i)
 	}
 	cpu[i].inside = true;
 	for (;;) {
-		if (__atomic_load_n(&v[i].run->immediate_exit, __ATOMIC_SEQ_CST) ||
-		    usleep(50) < 0) {
+		bool leave = __atomic_load_n(&v[i].run->immediate_exit, __ATOMIC_SEQ_CST) ||
+			     usleep(50) < 0;
+
+		if (leave && !cpu[i].stuck) {
 			errno = EINTR;
 			rc = -1;
 			break;
@@ -254,6 +256,8 @@ int fake_begin(void **state)
 int fake_end(void **state)
 {
 	(void)state;
+	for (u32 i = 0; i < VCPUS; i++)
+		cpu[i].stuck = false;
 	life_stop(&m);
 	debug_deinit(&m);
 	return 0;

@@ -23,6 +23,7 @@ struct fake_cpu {
 	struct kvm_guest_debug debug;
 	_Atomic u64 dr7;
 	_Atomic bool halts, traps, inside;
+	_Atomic bool stuck; /* it does not leave the guest, whoever wants it to */
 	_Atomic bool slow_io; /* the host's part takes until it is to leave */
 	bool io_done;
 	u64 dr6_given; /* by KVM_SET_DEBUGREGS */
