@@ -427,8 +427,9 @@ int tcg_window_pause(struct tcg_window *w, u64 timeout_ns, u64 *started_ns_ret, 
 			return rc;
 		if (a.rc != -ECONNREFUSED && a.rc != -ENOENT)
 			break;
-		/* somebody closed the stub: open it again, once */
+		/* somebody closed the stub: open it again, once; where that fails the monitor is not ours to keep */
 		w->stub_open = false;
+		qmp_keep(w->q, false);
 		close(w->sock);
 		w->sock = -1;
 		drop_dir(w);

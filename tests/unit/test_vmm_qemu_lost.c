@@ -5,8 +5,10 @@
 #include "vmm/tcg_window.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -338,6 +340,38 @@ static void a_stub_is_taken_down(void **state)
 	assert_int_equal(access(qemu.stub_path, F_OK), -1);
 }
 
+/* Another client of the monitor: does it get a greeting? */
+static bool another_is_greeted(void)
+{
+	struct sockaddr_un addr = { .sun_family = AF_UNIX };
+	struct pollfd p = { .fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0),
+			    .events = POLLIN };
+	bool greeted;
+
+	memcpy(addr.sun_path, qemu.path, sizeof(qemu.path));
+	assert_int_equal(connect(p.fd, (struct sockaddr *)&addr, sizeof(addr)), 0);
+	greeted = poll(&p, 1, 3000) == 1;
+	close(p.fd);
+	return greeted;
+}
+
+/* The monitor is kept for the sake of a stub that is there, and not of one that somebody closed. */
+static void a_stub_that_somebody_closes(void **state)
+{
+	struct err err = { 0 };
+	u64 started;
+
+	(void)state;
+	assert_int_equal(qmp_share(priv.q, SECOND / 20, &err), 0);
+	begin_window();
+	close_stub();
+	lose("query-chardev", 2, false); /* none is opened in its place */
+	assert_true(tcg_window_pause(priv.tcg, 5 * SECOND, &started, &err) < 0);
+	assert_int_equal(qemu.stub, -1);
+	assert_int_equal(qemu_leaves(&vm), VM_LEAVES);
+	assert_true(another_is_greeted());
+}
+
 /* Or it is left with what says whose it is, and the next one takes it down. */
 static void a_stub_is_left(void **state)
 {
@@ -475,16 +509,13 @@ static void a_vcpu_that_ended(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(whether_it_leaves),
-		TEST(each_state_of_a_migration),
-		TEST(a_monitor_that_is_no_more),
-		TEST(the_end_of_a_window),
-		TEST(a_guest_that_is_let_go_on),
-		TEST(a_stub_is_taken_down),
-		TEST(a_stub_is_left),
-		TEST(vcpus_that_are_known),
-		TEST(a_vcpu_that_ended),
+		TEST(whether_it_leaves),           TEST(each_state_of_a_migration),
+		TEST(a_monitor_that_is_no_more),   TEST(the_end_of_a_window),
+		TEST(a_guest_that_is_let_go_on),   TEST(a_stub_is_taken_down),
+		TEST(a_stub_that_somebody_closes), TEST(a_stub_is_left),
+		TEST(vcpus_that_are_known),        TEST(a_vcpu_that_ended),
 	};
 
+	signal(SIGPIPE, SIG_IGN);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
