@@ -65,8 +65,8 @@ void qmp_set_peer(struct qmp *q, const struct qmp_peer *peer, void *arg);
 /**
  * qmp_share - have the monitor left to others when no command was sent for @idle_ns, and events read meanwhile
  *
- * The next command connects again, as after a loss. Without a peer (qmp_set_peer()), or carried by a transport, nothing
- * is done. Context: once. Return: 0; an errno of what a thread needs. Undo: qmp_close().
+ * The next command connects again, as after a loss. Where the path leads to no socket any more that would not do: it is
+ * not left. Without a peer (qmp_set_peer()), or carried by a transport, nothing is done. Context: once. Return: 0; an errno of what a thread needs. Undo: qmp_close().
  */
 must_check int qmp_share(struct qmp *q, u64 idle_ns, struct err *err);
 

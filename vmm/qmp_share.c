@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define LOOK_NS   (5 * NSEC_PER_MSEC)
@@ -44,6 +45,14 @@ static void take(struct qmp *q)
 	q->rests = q->dead;
 }
 
+/* Is there a socket to come back by? The path of one that serves its connections on may be removed. */
+static bool leads_back(const struct qmp *q)
+{
+	struct stat st;
+
+	return stat(q->path, &st) == 0 && S_ISSOCK(st.st_mode);
+}
+
 /* Until when the connection may stay: ms for poll(2), -1 for ever; 0 it was left. */
 static int leave_or_wait(struct qmp *q)
 {
@@ -53,6 +62,8 @@ static int leave_or_wait(struct qmp *q)
 		return -1;
 	if (due > now)
 		return (int)MIN((due - now) / NSEC_PER_MSEC + 1, (u64)INT32_MAX);
+	if (!leads_back(q))
+		return (int)MIN(q->idle_ns / NSEC_PER_MSEC + 1, (u64)INT32_MAX);
 	qmp_drop_fd(q);
 	q->dead = q->rests = true;
 	return 0;

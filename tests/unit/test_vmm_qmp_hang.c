@@ -511,6 +511,27 @@ static void not_there_any_more(void **state)
 	qmp_close(q);
 }
 
+/* By its path it could not be come back to. */
+static void not_left_without_a_way_back(void **state)
+{
+	char away[sizeof(vm.path) + 4];
+	struct qmp *q;
+
+	(void)state;
+	q = open_qmp();
+	snprintf(away, sizeof(away), "%s.old", vm.path);
+	assert_int_equal(rename(vm.path, away), 0);
+	assert_int_equal(qmp_share(q, IDLE, NULL), 0);
+	for (int i = 0; i < 3; i++) {
+		usleep(4 * IDLE / 1000);
+		ask(q);
+	}
+	assert_int_equal(count(&vm.n_clients), 1);
+	assert_int_equal(rename(away, vm.path), 0);
+	assert_true(another_is_greeted(LONG));
+	qmp_close(q);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -529,6 +550,7 @@ int main(void)
 		TEST(kept_for_us),
 		TEST(not_left_while_it_owes),
 		TEST(not_there_any_more),
+		TEST(not_left_without_a_way_back),
 	};
 
 	signal(SIGPIPE, SIG_IGN);
