@@ -174,10 +174,11 @@ int tracing_prepare(struct guest *g, const struct tracing_opts *opts, struct err
 		rc = begin_ring(g, AGENT_CPU_OFF + (size_t)cpu * AGENT_CPU_BYTES, err);
 	if (!rc)
 		rc = graph_settle(g, err);
-	if (!rc)
-		rc = options_write(g, opts, err);
+	/* by the words for followed pids, which are written after */
 	if (!rc && opts->graph)
 		rc = rewrite_returns(g, err);
+	if (!rc)
+		rc = options_write(g, opts, err);
 	return rc ? rc : choose_tracer(g, opts->graph, err);
 }
 

@@ -32,6 +32,9 @@ int __wrap_agent_write_header(struct guest *g, size_t off, const void *v, size_t
 int __wrap_vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len);
 int __wrap_graph_settle(struct guest *g, struct err *err);
 int __wrap_options_write(struct guest *g, const struct tracing_opts *opts, struct err *err);
+int __wrap_rewrite_returns(struct guest *g, struct err *err);
+int __wrap_graph_prepare(struct guest *g, struct err *err);
+int __wrap_ftrace_enable_ftrace_graph_caller(struct guest *g, u32 offset, struct err *err);
 int __wrap_ftrace_update_ftrace_func(struct guest *g, u32 offset, struct err *err);
 int __wrap_options_arm_list(struct guest *g, const u32 *site, size_t n, u32 **ret, size_t *n_ret,
 			    struct err *err);
@@ -45,7 +48,7 @@ static struct {
 	struct guest g;
 	char done
 		[32]; /* in this order: o the agent is off, q looked who is inside, r a ring begins, a armed,
-			 n put back, e the agent is on */
+			 n put back, e the agent is on, c cells are written by way of the followed pids, f those are */
 	int inside;
 	int looks,
 		leaves_at; /* how often it was asked, and since which time it leaves; 0: it stays */
@@ -164,7 +167,31 @@ int __wrap_graph_settle(struct guest *g, struct err *err)
 int __wrap_options_write(struct guest *g, const struct tracing_opts *opts, struct err *err)
 {
 	(void)g;
-	(void)opts;
+	(void)err;
+	if (opts->graph)
+		did('f');
+	return 0;
+}
+
+int __wrap_rewrite_returns(struct guest *g, struct err *err)
+{
+	(void)g;
+	(void)err;
+	did('c');
+	return 0;
+}
+
+int __wrap_graph_prepare(struct guest *g, struct err *err)
+{
+	(void)g;
+	(void)err;
+	return 0;
+}
+
+int __wrap_ftrace_enable_ftrace_graph_caller(struct guest *g, u32 offset, struct err *err)
+{
+	(void)g;
+	(void)offset;
 	(void)err;
 	return 0;
 }
@@ -212,6 +239,16 @@ static void all_was_written(void **state)
 	(void)state;
 	assert_int_equal(prepare(), 0);
 	assert_string_equal(vm.done, "or");
+}
+
+static void what_is_followed_is_told_last(void **state)
+{
+	const struct tracing_opts opts = { .graph = true };
+	struct err err = { 0 };
+
+	(void)state;
+	assert_int_equal(tracing_prepare(&vm.g, &opts, &err), 0);
+	assert_string_equal(vm.done, "orcf");
 }
 
 static void a_writer_is_waited_for(void **state)
@@ -277,6 +314,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(all_was_written, setup),
+		cmocka_unit_test_setup(what_is_followed_is_told_last, setup),
 		cmocka_unit_test_setup(a_writer_is_waited_for, setup),
 		cmocka_unit_test_setup(as_long_as_it_is_inside_there_is_no_other_trace, setup),
 		cmocka_unit_test_setup(an_agent_that_is_gone_has_no_writers, setup),
