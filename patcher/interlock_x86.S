@@ -53,7 +53,8 @@
 #define REWRITE_SITES 480
 #define STATE_WAITS   1
 #define STATE_GO_ON   2
-#define WAITS         2000	/* of a millisecond, which may be 20 */
+#define WAITS         3000	/* of 20 ms, or a tick or two more: the host may need a minute, and a task that waits 120 s is told of */
+#define WAIT_MS       20
 #define BITS_BELOW   65536	/* the lower half of 4 GiB has none: bit 0x80000 is the first */
 
 	.balign	16
@@ -225,18 +226,21 @@ interlock_back:
 	je	.Lgo_on
 	decl	%ebp
 	js	.Lback_done
-	movl	$1, %edi
+	movl	$WAIT_MS, %edi
 	.byte	0xe8			/* call msleep */
 interlock_fix_sleep:
 	.long	0x11223344
 	jmp	.Lwait
 .Lgo_on:
 	xorl	%ebp, %ebp
+	movq	%rbx, %rsi		/* also where no site led here any more */
+	jmp	.Lone
 .Leach:
 	cmpq	%rsp, %r14
 	je	.Lback_done
 	subq	$4, %r14
 	movslq	(%r14), %rsi
+.Lone:
 	movq	%rbx, %rdx
 	xorl	%edi, %edi		/* REWRITE_TWO */
 	call	interlock_again
