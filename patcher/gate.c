@@ -122,62 +122,9 @@ static int put_code(struct gate *gate, struct err *err)
 	return rc;
 }
 
-/*
- * Functions that run in process context with no lock held at their first instruction: system calls,
- * and the one worker that even an idle guest runs (each second; deferrable, so sometimes later).
- * Left out: calls that do not come back through their caller, or give birth.
- */
-static bool is_gate_site(const struct ftrace_site *s)
-{
-	static const char *const not [] = { "rt_sigreturn", "exit",     "exit_group",
-					    "execve",       "execveat", "fork",
-					    "vfork",        "clone",    "clone3" };
-	static const char prefix[] = "__x64_sys_";
-
-	if (s->state != SITE_OK || s->module)
-		return false;
-	if (!strcmp(s->name, "vmstat_shepherd"))
-		return true;
-	if (strncmp(s->name, prefix, sizeof(prefix) - 1))
-		return false;
-	for (size_t i = 0; i < ARRAY_SIZE(not ); i++) {
-		if (!strcmp(s->name + sizeof(prefix) - 1, not [i]))
-			return false;
-	}
-	return true;
-}
-
-static int collect_sites(struct gate *gate, struct err *err)
-{
-	const struct ftrace_site *sites = kernel_sites(gate->g->k);
-	size_t n = kernel_site_count(gate->g->k);
-
-	gate->sites = calloc(n, sizeof(*gate->sites));
-	if (!gate->sites)
-		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
-	for (size_t i = 0; i < n && gate->n_sites < REWRITE_SITES; i++) {
-		struct text_change *c = &gate->sites[gate->n_sites];
-
-		if (!is_gate_site(&sites[i]))
-			continue;
-		*c = (struct text_change){ .addr = sites[i].ip,
-					   .rec = sites[i].rec,
-					   .len = MCOUNT_INSN_SIZE };
-		if (guest_read(gate->g, c->addr, c->old, MCOUNT_INSN_SIZE, NULL) ||
-		    !insn_is_site_nop(c->old) || insn_make_call(c->addr, gate->cave, c->new))
-			continue;
-		gate->n_sites++;
-	}
-	if (!gate->n_sites)
-		return err_set(err, -ENOENT, ERR_GUEST_UNSUPPORTED, 0,
-			       "none of the call sites that the gate could use is free");
-	text_sort(gate->sites, gate->n_sites);
-	return 0;
-}
-
 static int put_sites(struct gate *gate, struct err *err)
 {
-	int rc = collect_sites(gate, err);
+	int rc = gate_collect_sites(gate, err);
 
 	/* what is copied away from here on has the code that they lead to */
 	if (!rc)
@@ -206,14 +153,19 @@ static u64 first_seq(void)
  */
 static int write_code_again(struct gate *gate, struct err *err)
 {
-	const u64 args[4] = { REWRITE_TWO, gate->cave, gate->g->hook->addr };
-	const u64 last[4] = { REWRITE_TWO, gate->cave + gate->code_bytes - MCOUNT_INSN_SIZE,
-			      gate->g->hook->addr };
+	u64 args[4] = { REWRITE_TWO, 0, gate->g->hook->addr }, at[2];
 	u64 fn = interlock_again_addr(gate_interlock_addr(gate));
-	int rc = gate_call(gate, fn, args, NULL, err);
+	int rc = gate_poke_at(gate, at) ? 0 : -ENOTSUP;
 
-	if (!rc && (args[1] ^ last[1]) & PAGE_MASK)
-		rc = gate_call(gate, fn, last, NULL, err);
+	if (rc)
+		return err_set(err, rc, ERR_GUEST_UNSUPPORTED, gate->cave,
+			       "the guest cannot write the page at 0x%llx itself",
+			       (unsigned long long)gate->cave);
+	for (size_t i = 0; !rc && i < ARRAY_SIZE(at); i++) {
+		args[1] = at[i];
+		if (!i || (at[0] ^ at[1]) & PAGE_MASK)
+			rc = gate_call(gate, fn, args, NULL, err);
+	}
 	gate->written = !rc;
 	return rc;
 }

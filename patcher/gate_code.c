@@ -7,6 +7,7 @@
 #include "patcher/interlock.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TEXT_MAX_BYTES (1ull << 30) /* KERNEL_IMAGE_SIZE */
@@ -143,9 +144,37 @@ static int find_place(struct gate *gate, bool (*fits)(struct gate *gate, u64 bef
 		       (unsigned long long)etext);
 }
 
+/*
+ * text_poke() takes what is not from _stext to _etext for a module's: v6.1 arch/x86/kernel/alternative.c __text_poke(),
+ * core_kernel_text(). For code behind _etext other bytes of its page are told, from before.
+ */
+static bool poke_at(struct gate *gate, u64 addr, u64 *ret)
+{
+	u64 stext, etext;
+
+	if (kernel_sym(gate->g->k, "_stext", &stext) || kernel_sym(gate->g->k, "_etext", &etext))
+		return false;
+	*ret = addr;
+	if (addr >= etext) {
+		*ret = addr & PAGE_MASK;
+		if (etext > *ret + MCOUNT_INSN_SIZE)
+			*ret = etext - MCOUNT_INSN_SIZE;
+	}
+	return *ret >= stext && *ret < etext;
+}
+
+bool gate_poke_at(struct gate *gate, u64 ret[2])
+{
+	return poke_at(gate, gate->cave, &ret[0]) &&
+	       poke_at(gate, gate->cave + gate->code_bytes - MCOUNT_INSN_SIZE, &ret[1]);
+}
+
 static bool is_free(struct gate *gate, u64 before)
 {
-	return is_padding(gate->g, gate->cave - before, gate->code_bytes + before);
+	u64 at[2];
+
+	return is_padding(gate->g, gate->cave - before, gate->code_bytes + before) &&
+	       (!gate->whole || gate_poke_at(gate, at));
 }
 
 static int find_cave(struct gate *gate, struct err *err)
@@ -227,9 +256,11 @@ static bool has_code(struct gate *gate, u64 before)
 bool gate_is_as_made(struct gate *gate)
 {
 	u32 bytes = gate->code_bytes;
+	u64 at[2];
 
 	gate_size(gate, true);
-	if (gate->code_bytes == bytes && interlock_rewrites(gate->g) && is_as_made(gate))
+	if (gate->code_bytes == bytes && interlock_rewrites(gate->g) && is_as_made(gate) &&
+	    gate_poke_at(gate, at))
 		return true;
 	gate->whole = false;
 	gate->code_bytes = bytes;
@@ -243,4 +274,59 @@ bool gate_find_code(struct gate *gate)
 		return true;
 	gate_size(gate, false);
 	return !find_place(gate, has_code, NULL);
+}
+
+/*
+ * Functions that run in process context with no lock held at their first instruction: system calls,
+ * and the one worker that even an idle guest runs (each second; deferrable, so sometimes later).
+ * Left out: calls that do not come back through their caller, or give birth.
+ */
+static bool is_gate_site(const struct ftrace_site *s)
+{
+	static const char *const not [] = { "rt_sigreturn", "exit",     "exit_group",
+					    "execve",       "execveat", "fork",
+					    "vfork",        "clone",    "clone3" };
+	static const char prefix[] = "__x64_sys_";
+
+	if (s->state != SITE_OK || s->module)
+		return false;
+	if (!strcmp(s->name, "vmstat_shepherd"))
+		return true;
+	if (strncmp(s->name, prefix, sizeof(prefix) - 1))
+		return false;
+	for (size_t i = 0; i < ARRAY_SIZE(not ); i++) {
+		if (!strcmp(s->name + sizeof(prefix) - 1, not [i]))
+			return false;
+	}
+	return true;
+}
+
+int gate_collect_sites(struct gate *gate, struct err *err)
+{
+	const struct ftrace_site *sites = kernel_sites(gate->g->k);
+	size_t n = kernel_site_count(gate->g->k);
+
+	free(gate->sites);
+	gate->n_sites = 0;
+	gate->sites = calloc(n, sizeof(*gate->sites));
+	if (!gate->sites)
+		return err_set(err, -ENOMEM, ERR_NO_MEMORY, 0, "no memory for the gate");
+	for (size_t i = 0; i < n && gate->n_sites < REWRITE_SITES; i++) {
+		struct text_change *c = &gate->sites[gate->n_sites];
+
+		if (!is_gate_site(&sites[i]))
+			continue;
+		*c = (struct text_change){ .addr = sites[i].ip,
+					   .rec = sites[i].rec,
+					   .len = MCOUNT_INSN_SIZE };
+		if (guest_read(gate->g, c->addr, c->old, MCOUNT_INSN_SIZE, NULL) ||
+		    !insn_is_site_nop(c->old) || insn_make_call(c->addr, gate->cave, c->new))
+			continue;
+		gate->n_sites++;
+	}
+	if (!gate->n_sites)
+		return err_set(err, -ENOENT, ERR_GUEST_UNSUPPORTED, 0,
+			       "none of the call sites that the gate could use is free");
+	text_sort(gate->sites, gate->n_sites);
+	return 0;
 }

@@ -73,7 +73,22 @@ must_check int gate_make_code(struct gate *gate, u8 *code, struct err *err);
  */
 must_check int gate_choose_cave(struct gate *gate, struct err *err);
 
-/** gate_is_as_made - is what lies at @gate->cave the whole code, byte by byte as it would be made? */
+/**
+ * gate_poke_at - where the guest's text_poke() writes 5 bytes as they are, so that it writes the pages of the code
+ * @ret: in the page of its first byte and of its last
+ *
+ * Return: false: it cannot, in this place.
+ */
+bool gate_poke_at(struct gate *gate, u64 ret[2]);
+
+/**
+ * gate_collect_sites - call sites that the gate could use, as @gate->sites; nothing is changed
+ *
+ * Return: 0; -ENOMEM; -ENOENT (guest.unsupported) none is free.
+ */
+must_check int gate_collect_sites(struct gate *gate, struct err *err);
+
+/** gate_is_as_made - is what lies at @gate->cave the whole code, byte by byte as it would be made, and for that place? */
 bool gate_is_as_made(struct gate *gate);
 
 /**

