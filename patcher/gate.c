@@ -20,25 +20,12 @@
 #define CLOSE_NS        (10 * NSEC_PER_SEC)
 #define ARM_AGAIN_NS    NSEC_PER_SEC
 #define POLL_NS         (300000ull)
-#define CALLS_MAX       64u /* of one gate; there are ten at most */
 
 static void gate_free(struct gate *gate)
 {
 	free(gate->code);
 	free(gate->sites);
 	free(gate);
-}
-
-bool gate_mailbox_place(struct gate *gate)
-{
-	gva_t data;
-	u64 size;
-
-	if (!kernel_vmcoreinfo(gate->g->k, &data, &size) ||
-	    size > PAGE_SIZE - sizeof(struct mailbox) - 256)
-		return false;
-	gate->mailbox = data.v + PAGE_SIZE - sizeof(struct mailbox);
-	return true;
 }
 
 /*
@@ -167,16 +154,6 @@ static int write_code_again(struct gate *gate, struct err *err)
 			rc = gate_call(gate, fn, args, NULL, err);
 	}
 	gate->written = !rc;
-	return rc;
-}
-
-/* Does any call site lead here? A daemon that died may have noted them only. */
-static int any_leads_here(struct gate *gate, struct err *err)
-{
-	int rc = text_check(gate->g, gate->sites, gate->n_sites, err);
-
-	for (size_t i = 0; !rc && i < gate->n_sites; i++)
-		rc = gate->sites[i].result == TEXT_ALREADY;
 	return rc;
 }
 
@@ -377,21 +354,6 @@ static int wait_outside(struct gate *gate, struct err *err)
 	return quiesce_range(gate->g, gate->cave, gate->cave + gate->code_bytes, CLOSE_NS, err);
 }
 
-bool gate_is_journalled(struct guest *g)
-{
-	const struct journal_state *s = journal_state(g->journal);
-	struct gate gate = { .g = g, .mailbox = s->mailbox };
-	u64 least = s->pending_seq - (s->pending ? 1 : 0); /* noted, and then not come to */
-	struct mailbox box;
-
-	if (!s->mailbox || !s->pending_seq || gate_box_read(&gate, &box, NULL) ||
-	    box.seq - least >= CALLS_MAX)
-		return false;
-	/* the one before had ended when this one was noted */
-	return box.seq >= s->pending_seq ||
-	       (box.state != MAILBOX_ARMED && box.state != MAILBOX_RUNNING);
-}
-
 /* A borrowed call whose result is not in the journal yet: let it end, keep what it gave. */
 static int finish_call(struct gate *gate, struct err *err)
 {
@@ -433,10 +395,17 @@ static int begin_close(struct gate *gate, struct err *err)
 {
 	const u64 args[4] = { gate->g->hook ? gate->g->hook->addr : gate->cave }, none = 0;
 	struct mailbox box;
-	int rc = gate_box_read(gate, &box, err);
+	int rc;
 
-	/* one that has not returned keeps the code where it is, too */
-	if (rc || box.state == MAILBOX_ARMED || box.state == MAILBOX_RUNNING)
+	if (gate->closing) /* a task waits already */
+		return 0;
+	rc = gate_box_read(gate, &box, err);
+	if (!rc && box.state == MAILBOX_ARMED)
+		rc = MIN(withdraw(gate, err), 0);
+	/* one that has not returned keeps the code where it is, and what leads there */
+	if (!rc)
+		rc = check_free(gate, err);
+	if (rc)
 		return rc;
 	/* the result of one that was given up and has ended since, before the mailbox has another */
 	if (journal_state(gate->g->journal)->pending)
@@ -495,18 +464,99 @@ int gate_close(struct gate *gate, struct err *err)
 	return rc;
 }
 
-/* A gate of this version goes on as its daemon would have, if anybody comes by, and its calls are numbered on. */
+/* Is it, or is it noted to be, this gate's interlock that the guest's call leads through? */
+static bool is_hooked(const struct gate *gate)
+{
+	const struct text_change *hook = gate->g->hook;
+	u64 target;
+
+	return hook && insn_call_target(hook->addr, hook->new, &target) &&
+	       target == gate_interlock_addr(gate);
+}
+
+/* Are they all in: the interlock, and the call sites that are free? */
+static int is_led_to(struct gate *gate, struct err *err)
+{
+	struct text_change *hook = gate->g->hook;
+	int rc;
+
+	if (!is_hooked(gate) || !gate->n_sites)
+		return 0;
+	rc = text_check(gate->g, hook, 1, err);
+	if (!rc)
+		rc = text_check(gate->g, gate->sites, gate->n_sites, err);
+	if (rc || hook->result != TEXT_ALREADY)
+		return rc;
+	for (size_t i = 0; i < gate->n_sites; i++) {
+		if (gate->sites[i].result == TEXT_TODO)
+			return 0;
+	}
+	return 1;
+}
+
+static int hook_again(struct gate *gate, struct err *err)
+{
+	struct guest *g = gate->g;
+	int rc;
+
+	if (!is_hooked(gate))
+		return interlock_in(g, gate_interlock_addr(gate), err);
+	rc = text_apply(g, g->hook, 1, err); /* not out and in: sites may lead here */
+	if (!rc && g->hook->result != TEXT_DONE && g->hook->result != TEXT_ALREADY)
+		rc = err_set(err, -EINVAL, ERR_GUEST_CHANGED, g->hook->addr,
+			     "the call at 0x%llx, which led through the gate, changed under us",
+			     (unsigned long long)g->hook->addr);
+	return rc;
+}
+
+/*
+ * What led to the code and was put back by the host alone, before a daemon died or a task of the guest gave up, leads
+ * there once more: so the guest writes all of it as the gate is closed.
+ */
+static int lead_here(struct gate *gate, struct err *err)
+{
+	int rc = is_led_to(gate, err);
+
+	if (rc)
+		return MIN(rc, 0);
+	rc = guest_check_stays(gate->g, err);
+	if (!rc)
+		rc = hook_again(gate, err);
+	if (rc)
+		return rc;
+	return gate->n_sites ? text_apply(gate->g, gate->sites, gate->n_sites, err)
+			     : put_sites(gate, err);
+}
+
+/* A gate of this version is closed as its daemon would have done, and its calls are numbered on. */
 static int go_on(struct gate *gate, struct err *err)
 {
+	struct guest *g = gate->g;
+	struct err none = { 0 };
 	struct mailbox box = { 0 };
+	bool made = g->rewrite && gate->n_code && gate->n_sites <= REWRITE_SITES &&
+		    gate_is_as_made(gate);
 	int rc = gate_box_read(gate, &box, err);
 
+	if (!rc && made && box.state == MAILBOX_RUNNING &&
+	    box.fn == interlock_back_addr(gate_interlock_addr(gate))) {
+		rc = wait_done(gate, &box, GATE_WAITS, err);
+		gate->written = gate->closing = !rc && box.state == MAILBOX_RUNNING;
+	}
 	gate->seq = box.seq;
-	if (rc || !gate->g->rewrite || !gate->g->hook || !gate->n_code ||
-	    gate->n_sites > REWRITE_SITES || !gate_is_as_made(gate))
+	if (rc || gate->closing)
 		return rc;
-	rc = any_leads_here(gate, err);
-	return rc > 0 ? write_code_again(gate, err) : rc;
+	rc = finish_call(gate, err);
+	/* nothing has ever led to one that has called nothing, and of which only the code is noted */
+	if (rc || !made || (!box.seq && !g->hook && !gate->n_sites))
+		return rc;
+	rc = lead_here(gate, err);
+	if (!rc)
+		rc = write_code_again(gate, err);
+	/* nobody comes by in an idle guest: where nothing is being copied nobody need */
+	if (rc && !guest_check_stays(g, &none) && vm_tells_leaving(g->vm))
+		rc = 0;
+	return rc;
 }
 
 int gate_recover(struct guest *g, struct err *err)
@@ -531,8 +581,6 @@ int gate_recover(struct guest *g, struct err *err)
 		rc = text_from_journal(g, JOURNAL_CAVE, &gate->code, &gate->n_code, err);
 	if (!rc)
 		rc = gate_adopt(gate, err);
-	if (!rc)
-		rc = finish_call(gate, err);
 	if (!rc)
 		rc = go_on(gate, err);
 	if (rc) {

@@ -58,7 +58,9 @@ bool gate_is_journalled(struct guest *g);
  * gate_close - sites back, wait until no task is inside, code and mailbox back; frees @gate
  *
  * Where the guest has written the gate's code, too, a task of it waits inside meanwhile, and writes what was put back.
- * Return: 0; an error leaves what could not be put back in the journal.
+ * A call that nobody has taken is withdrawn.
+ * Return: 0; -EBUSY (guest.gate_timeout) the last call has not returned: nothing was put back; an error leaves what could not
+ * be put back in the journal.
  */
 int gate_close(struct gate *gate, struct err *err);
 
@@ -79,6 +81,10 @@ must_check int gate_came(struct guest *g, bool *found_ret, struct err *err);
  * Where the journal has a mailbox, also what the guest has and no list names: the code, call sites that lead to
  * it, the call that leads through its interlock.
  * An allocation that was under way is finished and entered in the journal. Waits for a borrowed call that is still running. Context: as gate_open().
+ * Where the guest has to write the gate's code (g->rewrite), and that is whole, what led there is put in once more, and
+ * the gate is closed as by gate_close(): also where the dead daemon had put that back, and not told the guest.
+ * Return: 0; -ETIMEDOUT (guest.gate_timeout) no task came by for that, and nobody says that nothing is being copied; -EBUSY
+ * (guest.migrating) it is; as gate_close(). All stays in the journal then.
  */
 must_check int gate_recover(struct guest *g, struct err *err);
 

@@ -12,7 +12,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CALLS_MAX      64u /* of one gate; there are ten at most */
 #define LENT_MAX_BYTES (1ull << 30) /* all that there is for modules */
+
+bool gate_is_journalled(struct guest *g)
+{
+	const struct journal_state *s = journal_state(g->journal);
+	struct gate gate = { .g = g, .mailbox = s->mailbox };
+	u64 least = s->pending_seq - (s->pending ? 1 : 0); /* noted, and then not come to */
+	struct mailbox box;
+
+	if (!s->mailbox || !s->pending_seq || gate_box_read(&gate, &box, NULL) ||
+	    box.seq - least >= CALLS_MAX)
+		return false;
+	/* the one before had ended when this one was noted */
+	return box.seq >= s->pending_seq ||
+	       (box.state != MAILBOX_ARMED && box.state != MAILBOX_RUNNING);
+}
 
 static bool is_one_of(struct guest *g, u64 fn, const char *const *names, size_t n)
 {

@@ -208,6 +208,18 @@ u64 gate_cells(const struct gate *gate)
 	return gate->written ? interlock_cells_addr(gate_interlock_addr(gate)) : 0;
 }
 
+bool gate_mailbox_place(struct gate *gate)
+{
+	gva_t data;
+	u64 size;
+
+	if (!kernel_vmcoreinfo(gate->g->k, &data, &size) ||
+	    size > PAGE_SIZE - sizeof(struct mailbox) - 256)
+		return false;
+	gate->mailbox = data.v + PAGE_SIZE - sizeof(struct mailbox);
+	return true;
+}
+
 /* What the code lies in the middle of: all of it one byte, or it is not known. */
 static bool padding_around(struct gate *gate, u64 before)
 {

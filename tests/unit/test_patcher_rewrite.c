@@ -14,6 +14,7 @@
 #include "patcher/interlock.h"
 #include "patcher/text.h"
 #include "test_patcher_fake.h"
+#include "test_patcher_task.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -24,14 +25,10 @@
 
 #include <cmocka.h>
 
-#define MAX_CALLS  32u
 #define BITS_BYTES 65536u
 #define DATA_BYTES (2u << 20)
 
 /* The linker has these called instead: see CMakeLists.txt. */
-int __wrap_guest_check_stays(struct guest *g, struct err *err);
-void __wrap_guest_sleep_ns(u64 ns);
-bool __wrap_vm_tells_leaving(const struct vm *vm);
 int __wrap_vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len);
 int __wrap_vm_view_write(struct vm_view *view, u64 off, const void *buf, size_t len);
 void __wrap_vm_view_destroy(struct vm_view *view);
@@ -41,90 +38,12 @@ void __wrap_graph_forget_cells(struct guest *g);
 int __wrap_graph_unload(struct guest *g, struct err *err);
 int __wrap_callers_let_go(struct guest *g, struct err *err);
 
-struct box {
-	u32 state, inside;
-	u64 fn, args[4], ret, seq, taken, closing;
-};
-
 static struct {
-	u64 cave;
-	struct {
-		u64 fn, args[4];
-		bool armed; /* call sites led to the gate */
-	} call[MAX_CALLS];
-	size_t n_calls;
 	u64 fails_at; /* writing there into the agent's data fails */
-	int leaves, written_back;
-	bool tells;
 	u8 data[DATA_BYTES];
 	struct frames_cell cells[70000];
 	u32 n_cells, forgotten;
 } t;
-
-int __wrap_guest_check_stays(struct guest *g, struct err *err)
-{
-	(void)g;
-	return t.leaves ? err_set(err, t.leaves, ERR_GUEST_LEAVES, 0, "it leaves") : 0;
-}
-
-bool __wrap_vm_tells_leaving(const struct vm *vm)
-{
-	(void)vm;
-	return t.tells;
-}
-
-static u64 again(void)
-{
-	return interlock_again_addr(t.cave + 192);
-}
-
-static u64 back(void)
-{
-	return interlock_back_addr(t.cave + 192);
-}
-
-static bool any_leads_here(void)
-{
-	u64 target;
-
-	for (size_t i = 0; i < N_SITES; i++) {
-		if (insn_call_target(fake_site(i), fake_at(fake_site(i), 5), &target) &&
-		    target == t.cave)
-			return true;
-	}
-	return false;
-}
-
-/* A task comes and runs what is armed. */
-void __wrap_guest_sleep_ns(u64 ns)
-{
-	struct box *box = (struct box *)(void *)fake_at(BOX, sizeof(*box));
-
-	(void)ns;
-	if (box->state == 2 && box->closing == 2) {
-		/* as it writes them, nothing leads to the code, and that is still there */
-		assert_false(any_leads_here());
-		assert_true(fake_calls(HOOK, LOCK) && *fake_at(t.cave, 1));
-		t.written_back++;
-		box->state = 3;
-	}
-	if (box->state != 1)
-		return;
-	assert_true(t.n_calls < MAX_CALLS);
-	t.call[t.n_calls].fn = box->fn;
-	t.call[t.n_calls].armed = any_leads_here();
-	memcpy(t.call[t.n_calls++].args, box->args, sizeof(box->args));
-	if (box->fn == KERNEL + 0x1800)
-		fake_pieces[2].executable = false;
-	box->ret = 0;
-	box->state = 3;
-	if (box->fn == back()) {
-		assert_true(any_leads_here());
-		assert_int_equal(box->args[0], HOOK);
-		box->closing = 1;
-		box->state = 2;
-	}
-}
 
 int __wrap_vm_view_read(struct vm_view *view, u64 off, void *buf, size_t len)
 {
@@ -188,7 +107,7 @@ static int setup(void **state)
 	struct agent_header *h = &fake.g.agent.header;
 
 	memset(&t, 0, sizeof(t));
-	t.cave = KERNEL + 0x3ac0;
+	task_setup();
 	fake.g.rewrite = true;
 	*h = (struct agent_header){ .nr_cpus = 1,
 				    .ring_slots = AGENT_MIN_SLOTS,
@@ -211,89 +130,6 @@ static int teardown(void **state)
 	return fake_teardown(state);
 }
 
-/* What led to the gate's code is written by the guest before the code goes. */
-static void a_gate(void **state)
-{
-	struct gate *gate;
-	struct err err = { 0 };
-
-	(void)state;
-	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
-	assert_int_equal(t.n_calls, 1);
-	assert_int_equal(t.call[0].fn, again());
-	assert_int_equal(t.call[0].args[0], REWRITE_TWO);
-	/* in the page of the code, and of what the guest takes for its text */
-	assert_true(t.cave >= FAKE_ETEXT && t.call[0].args[1] < FAKE_ETEXT);
-	assert_int_equal((t.call[0].args[1] + 4) & PAGE_MASK, t.cave & PAGE_MASK);
-	assert_int_equal(t.call[0].args[2], HOOK);
-	assert_true(t.call[0].armed && fake_calls(HOOK, t.cave + 192));
-	assert_int_equal(gate_again(gate), again());
-	assert_int_equal(gate_close(gate, &err), 0);
-	assert_int_equal(t.n_calls, 2);
-	assert_int_equal(t.call[1].fn, back());
-	assert_int_equal(t.written_back, 1);
-	for (size_t i = 0; i < N_SITES; i++)
-		assert_true(fake_at_rest(i));
-	assert_true(fake_calls(HOOK, LOCK));
-	assert_int_equal(*fake_at(t.cave, 1), 0);
-	assert_false(journal_outstanding(fake.g.journal));
-}
-
-/* A call that was given up and has ended since: what the guest has lent by it is noted before the last call. */
-static void a_result_is_not_lost(void **state)
-{
-	struct box *box = (struct box *)(void *)fake_at(BOX, sizeof(*box));
-	struct journal *j = fake.g.journal;
-	struct gate *gate;
-	struct err err = { 0 };
-
-	(void)state;
-	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
-	assert_int_equal(journal_pending(j, JOURNAL_AGENT_DATA, 0x4000, gate_next_seq(gate), &err),
-			 0);
-	box->seq = gate_next_seq(gate);
-	box->ret = DATA;
-	assert_int_equal(gate_close(gate, &err), 0);
-	assert_int_equal(t.written_back, 1);
-	assert_int_equal(journal_state(j)->alloc[JOURNAL_AGENT_DATA], DATA);
-}
-
-static void forget(struct gate *gate)
-{
-	free(gate->code);
-	free(gate->sites);
-	free(gate);
-}
-
-/* What was open when its daemon died is closed in the same way; what is noted only has nobody who could come by. */
-static void a_gate_of_a_daemon_that_died(void **state)
-{
-	struct gate *gate;
-	struct err err = { 0 };
-
-	(void)state;
-	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
-	interlock_forget(&fake.g);
-	assert_int_equal(gate_recover(&fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 3);
-	assert_int_equal(t.call[1].args[0], REWRITE_TWO);
-	assert_int_equal(t.call[2].fn, back());
-	assert_int_equal(t.written_back, 1);
-	assert_false(journal_outstanding(fake.g.journal));
-	forget(gate);
-
-	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
-	interlock_forget(&fake.g);
-	for (size_t i = 0; i < N_SITES; i++)
-		memcpy(fake_at(fake_site(i), 5), fake_nop, sizeof(fake_nop));
-	t.n_calls = 0;
-	assert_int_equal(gate_recover(&fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 0);
-	assert_true(fake_calls(HOOK, LOCK));
-	assert_false(journal_outstanding(fake.g.journal));
-	forget(gate);
-}
-
 /* Where nothing of that is needed there is less code, and no call. */
 static void a_gate_of_another_guest(void **state)
 {
@@ -305,11 +141,11 @@ static void a_gate_of_another_guest(void **state)
 	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
 	assert_int_equal(gate_again(gate), 0);
 	assert_int_equal(gate_cells(gate), 0);
-	assert_int_equal(*fake_at(t.cave + 192 + INTERLOCK_BYTES, 1), 0);
+	assert_int_equal(*fake_at(task.cave + 192 + INTERLOCK_BYTES, 1), 0);
 	rewrite_note(&fake.g, fake_site(0));
 	assert_int_equal(rewrite_put_back(gate, &fake.g, &err), 0);
 	assert_int_equal(gate_close(gate, &err), 0);
-	assert_int_equal(t.n_calls, 0);
+	assert_int_equal(task.n_calls, 0);
 }
 
 /* What a guest brings along that was copied just after a gate was closed; not what another tracer has there. */
@@ -342,29 +178,6 @@ static void a_mailbox_that_was_left(void **state)
 	assert_false(journal_outstanding(fake.g.journal));
 }
 
-/* A migration that began after the first look: no call site is written, what is in stays as long as it goes on. */
-static void it_begins_to_leave(void **state)
-{
-	struct gate *gate;
-	struct err err = { 0 };
-
-	(void)state;
-	t.leaves = -EBUSY;
-	assert_int_equal(gate_open(&fake.g, &gate, &err), -EBUSY);
-	assert_int_equal(err.code, ERR_GUEST_LEAVES);
-	for (size_t i = 0; i < N_SITES; i++)
-		assert_true(fake_at_rest(i));
-	assert_true(fake_calls(HOOK, t.cave + 192));
-	assert_true(journal_outstanding(fake.g.journal));
-	interlock_forget(&fake.g);
-	assert_int_equal(gate_recover(&fake.g, &err), -EBUSY);
-	interlock_forget(&fake.g);
-	t.leaves = 0;
-	assert_int_equal(gate_recover(&fake.g, &err), 0);
-	assert_true(fake_calls(HOOK, LOCK));
-	assert_false(journal_outstanding(fake.g.journal));
-}
-
 static size_t n_bits(void)
 {
 	const u8 *b = t.data + fake.g.agent.header.followed_off + BITS_BYTES;
@@ -390,9 +203,9 @@ static void pages_and_cells(void **state)
 
 	(void)state;
 	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
-	t.n_calls = 0;
+	task.n_calls = 0;
 	assert_int_equal(rewrite_put_back(gate, &fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 0); /* nothing was put back */
+	assert_int_equal(task.n_calls, 0); /* nothing was put back */
 	rewrite_note(&fake.g, KERNEL + 0x10);
 	rewrite_note(&fake.g, KERNEL + 0x18);
 	rewrite_note(&fake.g, KERNEL + 0x2ffd); /* on two pages */
@@ -405,20 +218,20 @@ static void pages_and_cells(void **state)
 	assert_int_equal(n_bits(), 4);
 	assert_true(bit(KERNEL) && bit(KERNEL + 0x2000) && bit(KERNEL + 0x3000));
 	assert_true(bit(0xffffffffc0001000));
-	assert_int_equal(t.n_calls, 3);
-	assert_int_equal(t.call[0].fn, again());
-	assert_int_equal(t.call[0].args[0], DATA + off + BITS_BYTES);
+	assert_int_equal(task.n_calls, 3);
+	assert_int_equal(task.call[0].fn, task_again());
+	assert_int_equal(task.call[0].args[0], DATA + off + BITS_BYTES);
 	/* as many at once as there is room for */
-	assert_int_equal(t.call[1].fn, interlock_cells_addr(t.cave + 192));
-	assert_int_equal(t.call[1].args[0], DATA + off + 2 * BITS_BYTES);
-	assert_int_equal(t.call[1].args[1] + t.call[2].args[1], 30000);
-	assert_memory_equal(t.data + off + 2 * BITS_BYTES, t.cells + t.call[1].args[1],
-			    t.call[2].args[1] * sizeof(*t.cells));
+	assert_int_equal(task.call[1].fn, interlock_cells_addr(task.cave + 192));
+	assert_int_equal(task.call[1].args[0], DATA + off + 2 * BITS_BYTES);
+	assert_int_equal(task.call[1].args[1] + task.call[2].args[1], 30000);
+	assert_memory_equal(t.data + off + 2 * BITS_BYTES, t.cells + task.call[1].args[1],
+			    task.call[2].args[1] * sizeof(*t.cells));
 	assert_int_equal(t.forgotten, 1);
 	/* that was it; but what an earlier daemon put back is not known */
-	t.n_calls = 0;
+	task.n_calls = 0;
 	assert_int_equal(rewrite_put_back(gate, &fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 0);
+	assert_int_equal(task.n_calls, 0);
 	rewrite_note_any(&fake.g);
 	assert_int_equal(rewrite_put_back(gate, &fake.g, &err), 0);
 	assert_int_equal(n_bits(), BITS_BYTES * 8);
@@ -426,9 +239,9 @@ static void pages_and_cells(void **state)
 	rewrite_note(&fake.g, KERNEL);
 	rewrite_note_any(&fake.g);
 	rewrite_settled(&fake.g);
-	t.n_calls = 0;
+	task.n_calls = 0;
 	assert_int_equal(rewrite_put_back(gate, &fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 0);
+	assert_int_equal(task.n_calls, 0);
 	assert_int_equal(gate_close(gate, &err), 0);
 }
 
@@ -459,23 +272,23 @@ static void memory_lent(void **state)
 
 	(void)state;
 	assert_int_equal(gate_open(&fake.g, &gate, &err), 0);
-	t.n_calls = 0;
+	task.n_calls = 0;
 	assert_int_equal(rewrite_lent(gate, &fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 3);
+	assert_int_equal(task.n_calls, 3);
 	for (size_t i = 0; i < 3; i++)
-		assert_int_equal(t.call[i].args[0], t.call[i].args[1]);
-	assert_int_equal(t.call[0].args[0], DATA);
-	assert_int_equal(t.call[0].args[2], h->ring_off);
-	assert_int_equal(t.call[1].args[0] + t.call[1].args[2], DATA + agent_data_bytes(h));
-	assert_int_equal(t.call[1].args[0], DATA + h->frames_off);
-	assert_int_equal(t.call[2].args[0], TEXT);
-	assert_int_equal(t.call[2].args[2], 0x3000);
-	t.tells = true;
+		assert_int_equal(task.call[i].args[0], task.call[i].args[1]);
+	assert_int_equal(task.call[0].args[0], DATA);
+	assert_int_equal(task.call[0].args[2], h->ring_off);
+	assert_int_equal(task.call[1].args[0] + task.call[1].args[2], DATA + agent_data_bytes(h));
+	assert_int_equal(task.call[1].args[0], DATA + h->frames_off);
+	assert_int_equal(task.call[2].args[0], TEXT);
+	assert_int_equal(task.call[2].args[2], 0x3000);
+	task.tells = true;
 	assert_int_equal(rewrite_lent(gate, &fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 3);
-	t.leaves = -EBUSY;
+	assert_int_equal(task.n_calls, 3);
+	task.leaves = -EBUSY;
 	assert_int_equal(rewrite_lent(gate, &fake.g, &err), -EBUSY);
-	t.leaves = 0;
+	task.leaves = 0;
 	assert_int_equal(gate_close(gate, &err), 0);
 }
 
@@ -486,11 +299,11 @@ static void returns_alone(void **state)
 
 	(void)state;
 	assert_int_equal(rewrite_returns(&fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 0);
+	assert_int_equal(task.n_calls, 0);
 	t.n_cells = 3;
 	assert_int_equal(rewrite_returns(&fake.g, &err), 0);
-	assert_int_equal(t.n_calls, 3); /* the gate's own around it */
-	assert_int_equal(t.call[1].args[1], 3);
+	assert_int_equal(task.n_calls, 3); /* the gate's own around it */
+	assert_int_equal(task.call[1].args[1], 3);
 	assert_false(journal_outstanding(fake.g.journal));
 }
 
@@ -506,10 +319,10 @@ static void an_agent_is_let_go(void **state)
 	rewrite_note(&fake.g, fake_site(0));
 	t.n_cells = 1;
 	assert_int_equal(agent_unload(&fake.g, &err), 0);
-	for (i = 0; i < t.n_calls; i++) {
-		if (t.call[i].fn == free_fn)
+	for (i = 0; i < task.n_calls; i++) {
+		if (task.call[i].fn == free_fn)
 			n_free++;
-		if (t.call[i].fn == again() && t.call[i].args[0] > DATA)
+		if (task.call[i].fn == task_again() && task.call[i].args[0] > DATA)
 			assert_int_equal(n_free, 0);
 	}
 	assert_int_equal(n_free, 2);
@@ -526,9 +339,9 @@ static void one_that_cannot_be_let_go(void **state)
 	t.n_cells = 1;
 	t.fails_at = fake.g.agent.header.followed_off + 2 * BITS_BYTES;
 	assert_int_equal(agent_unload(&fake.g, &err), -EFAULT);
-	assert_true(fake_calls(HOOK, LOCK) && !any_leads_here());
-	for (size_t i = 0; i < t.n_calls; i++)
-		assert_true(t.call[i].fn != KERNEL + 0x1600);
+	assert_true(fake_calls(HOOK, LOCK) && !task_any_leads_here());
+	for (size_t i = 0; i < task.n_calls; i++)
+		assert_true(task.call[i].fn != KERNEL + 0x1600);
 	assert_int_equal(journal_state(fake.g.journal)->alloc[JOURNAL_AGENT_TEXT], TEXT);
 	assert_int_equal(journal_state(fake.g.journal)->alloc[JOURNAL_AGENT_DATA], DATA);
 	assert_int_equal(t.n_cells, 1);
@@ -537,12 +350,8 @@ static void one_that_cannot_be_let_go(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(a_gate, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_result_is_not_lost, setup, teardown),
-		cmocka_unit_test_setup_teardown(a_gate_of_a_daemon_that_died, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_gate_of_another_guest, setup, teardown),
 		cmocka_unit_test_setup_teardown(a_mailbox_that_was_left, setup, teardown),
-		cmocka_unit_test_setup_teardown(it_begins_to_leave, setup, teardown),
 		cmocka_unit_test_setup_teardown(pages_and_cells, setup, teardown),
 		cmocka_unit_test_setup_teardown(sites_that_were_put_back, setup, teardown),
 		cmocka_unit_test_setup_teardown(memory_lent, setup, teardown),
