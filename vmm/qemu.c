@@ -318,6 +318,7 @@ enum vm_leaving qemu_leaves(struct vm *vm)
 	/* a connection that was lost is made again with the next command */
 	if (rc == -ENOTCONN && !qmp_is_carried(priv->q))
 		rc = qmp_command(priv->q, "query-migrate", NULL, &value, QEMU_QMP_NS, &err);
+	vm->leaving_told = !rc;
 	if (rc)
 		return rc == -ETIMEDOUT || (rc == -ENOTCONN && !nobody_to_ask(priv, &err))
 			       ? VM_LEAVING_UNKNOWN

@@ -179,12 +179,13 @@ u32 vm_vcpu_count(const struct vm *vm)
 
 enum vm_leaving vm_leaves(struct vm *vm)
 {
+	vm->leaving_told = false;
 	return vm->ops->leaves && vm_alive(vm) ? vm->ops->leaves(vm) : VM_STAYS;
 }
 
 bool vm_tells_leaving(const struct vm *vm)
 {
-	return vm->ops->leaves && !vm_silent(vm);
+	return vm->leaving_told;
 }
 
 bool vm_silent(const struct vm *vm)

@@ -130,7 +130,7 @@ enum vm_leaving {
  */
 enum vm_leaving vm_leaves(struct vm *vm);
 
-/** vm_tells_leaving - was VM_STAYS the VMM's own answer? Context: after vm_leaves(); no window open. */
+/** vm_tells_leaving - was that the VMM's own answer, the last time? Context: after vm_leaves(), by the same thread. */
 bool vm_tells_leaving(const struct vm *vm);
 
 /**

@@ -74,6 +74,7 @@ struct vm {
 	bool window_open;
 	bool held; /* it stays open until vm_release() */
 	bool ram_guessed; /* see vm_ram_guessed() */
+	bool leaving_told; /* by the leaves hook: the VMM has answered it */
 	pid_t raised; /* the thread that opened the window, if it goes first meanwhile; 0: it does not */
 	int nice_before;
 	bool has_spare; /* the last of ram[] is no RAM, but vm_spare() */

@@ -36,6 +36,7 @@ static struct {
 	char stub_path[108];
 	pthread_t thread, stub_thread;
 	const char *status, *migrates;
+	bool refuses; /* to say whether it migrates */
 	const char *loses; /* the connection at such a command, @n_lose times */
 	int n_lose;
 	bool listens_no_more; /* after that */
@@ -89,6 +90,11 @@ static void answer(int fd, const char *got)
 	} else if (strstr(got, "\"query-cpus-fast\"")) {
 		snprintf(value, sizeof(value), "[{\"thread-id\": %d}, {\"thread-id\": %d}]",
 			 (int)qemu.vcpu[0], (int)qemu.vcpu[1]);
+	} else if (strstr(got, "\"query-migrate\"") && qemu.refuses) {
+		dprintf(fd,
+			"{\"error\": {\"class\": \"GenericError\", \"desc\": \"no\"}, \"id\": %d}\r\n",
+			atoi(id + 5));
+		return;
 	} else if (strstr(got, "\"query-migrate\"")) {
 		snprintf(value, sizeof(value), "{\"status\": \"%s\"}", qemu.migrates);
 	} else if (strstr(got, "\"query-chardev\"") && qemu.stub < 0) {
@@ -235,6 +241,7 @@ static void each_state_of_a_migration(void **state)
 	for (size_t i = 0; i < ARRAY_SIZE(stays); i++) {
 		qemu.migrates = stays[i];
 		assert_int_equal(qemu_leaves(&vm), VM_STAYS);
+		assert_true(vm_tells_leaving(&vm));
 	}
 }
 
@@ -252,8 +259,14 @@ static void whether_it_leaves(void **state)
 	assert_int_equal(qemu_leaves(&vm), VM_LEAVING_UNKNOWN);
 	check_error = -ENODEV;
 	assert_int_equal(qemu_leaves(&vm), VM_STAYS);
+	assert_false(vm_tells_leaving(&vm)); /* nobody said so */
 	check_error = 0;
 	assert_int_equal(qemu_leaves(&vm), VM_LEAVES);
+	assert_true(vm_tells_leaving(&vm));
+	qemu.refuses = true;
+	assert_int_equal(qemu_leaves(&vm), VM_STAYS);
+	assert_false(vm_tells_leaving(&vm));
+	qemu.refuses = false;
 }
 
 /* As with a guest that never had one: what is in it can be given back. */
