@@ -7,7 +7,7 @@ import time
 from daemon import Daemon
 from graphlib import KERNELS, add_up, all_given_back, each, graph
 from guest import Guest, wait_for
-from testlib import ENDS, LONG, ends_too, main
+from testlib import ENDS, LONG, ends_too, last_kernel, main
 from truth import attach
 
 
@@ -66,7 +66,7 @@ def test_all_sites_under_load(flavour):
 
 
 @ends_too
-@each
+@(each if LONG else last_kernel)
 def test_starts_and_stops(flavour):
     with Guest(flavour) as g, Daemon() as d:
         truth, sites = attach(g, d)

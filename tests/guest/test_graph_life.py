@@ -9,14 +9,14 @@ import threading
 from daemon import Daemon
 from graphlib import add_up, all_given_back, each, graph
 from guest import Guest, GuestTimeout, wait_for
-from testlib import LONG, ends_too, first_kernel, main
+from testlib import LONG, ends_too, first_kernel, last_kernel, main
 from truth import attach
 
 FORKS = 100000 if LONG else 2000
 
 
 @ends_too
-@each
+@(each if LONG else last_kernel)
 def test_exits_leak_nothing(flavour):
     with Guest(flavour, load="none") as g, Daemon() as d:
         truth, sites = attach(g, d)
