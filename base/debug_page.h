@@ -48,7 +48,7 @@ struct debug_page {
 	u64 addr; /* of the order that @orders counted last */
 	u64 until_ns; /* CLOCK_MONOTONIC */
 	u32 vcpu;
-	u32 pad;
+	u32 pauses; /* odd while vCPUs leave the guest, and none enters it: by an order or for whatever else */
 };
 
 #endif

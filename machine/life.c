@@ -16,9 +16,19 @@
 #include <time.h>
 #include <unistd.h>
 
+/* With go_lock. It is told before the first one leaves: asleep here, a vCPU is wherever in the guest it was. */
+static void set_leave(struct machine *m, bool leave)
+{
+	struct debug_page *p = m->debug.page;
+
+	if (p && m->leave != leave)
+		__atomic_store_n(&p->pauses, p->pauses + 1, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&m->leave, leave, __ATOMIC_SEQ_CST);
+}
+
 void life_get_out(struct machine *m)
 {
-	__atomic_store_n(&m->leave, true, __ATOMIC_SEQ_CST);
+	set_leave(m, true);
 	for (u32 i = 0; i < m->n_vcpus; i++) {
 		if (m->vcpu[i].started && m->vcpu[i].run)
 			vcpu_kick(&m->vcpu[i]);
@@ -94,7 +104,7 @@ static void next_life(struct machine *m)
 	for (u32 i = 0; i < m->n_vcpus; i++)
 		m->vcpu[i].done = false;
 	debug_new_life(m);
-	__atomic_store_n(&m->leave, false, __ATOMIC_SEQ_CST);
+	set_leave(m, false);
 	if (worth_telling(m->life))
 		machine_tell(m, "the guest %s: life %u", m->reset_why, m->life);
 	pthread_cond_broadcast(&m->go);
@@ -160,7 +170,7 @@ void life_let_go(struct machine *m)
 				__atomic_store_n(&m->vcpu[i].run->immediate_exit, 0,
 						 __ATOMIC_SEQ_CST);
 		}
-		__atomic_store_n(&m->leave, false, __ATOMIC_SEQ_CST);
+		set_leave(m, false);
 	}
 	pthread_cond_broadcast(&m->go);
 	pthread_cond_broadcast(&m->all_out);

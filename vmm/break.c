@@ -56,6 +56,15 @@ void break_find(struct vm *vm)
 		vm->debug_hva = 0;
 }
 
+u32 break_pauses(const struct vm *vm)
+{
+	struct debug_page page;
+
+	if (!vm->debug_hva)
+		return 0;
+	return read_page(vm, &page, NULL) ? UINT32_MAX : page.pauses;
+}
+
 static int over(const struct vm *vm, int no, const struct debug_page *p, struct err *err)
 {
 	static const char *const why[DEBUG_N_REASONS] = {

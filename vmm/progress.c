@@ -15,7 +15,7 @@ int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err)
 	_cleanup_threads_ struct vm_threads t = { 0 };
 	int rc;
 
-	*ret = (struct vm_progress){ .at_ns = monotonic_ns() };
+	*ret = (struct vm_progress){ .at_ns = monotonic_ns(), .pauses = break_pauses(vm) };
 	if (!vm_alive(vm))
 		return vm_gone(vm, err);
 	rc = vm->ops->threads(vm, &t, err);
@@ -74,8 +74,21 @@ static bool thread_progressed(const struct vm *vm, pid_t tid, u64 since_ns, u64 
 	return rc == -ESRCH || rc == -ENOENT || (!rc && state == 'S' && may_sleep);
 }
 
-bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns)
+/* Return: false, as nothing has been proven. */
+static bool begin_anew(struct vm *vm, struct vm_progress *since)
 {
+	struct vm_progress now;
+
+	if (vm_progress(vm, &now, NULL) == 0) {
+		vm_progress_deinit(since);
+		*since = now;
+	}
+	return false;
+}
+
+bool vm_progressed(struct vm *vm, struct vm_progress *since, u64 ns)
+{
+	u32 pauses;
 	bool may_sleep = monotonic_ns() - since->at_ns >= ASLEEP_NS;
 
 	if (!vm_alive(vm))
@@ -87,5 +100,9 @@ bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns)
 				       may_sleep))
 			return false;
 	}
-	return true;
+	/* after what was seen of the threads: who slept did so while it was the guest's own doing */
+	pauses = break_pauses(vm);
+	if (pauses & 1)
+		return false;
+	return pauses == since->pauses || begin_anew(vm, since);
 }

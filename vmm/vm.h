@@ -329,19 +329,21 @@ must_check int vm_vcpu_regs(struct vm *vm, u32 vcpu, struct vm_regs *ret, struct
  * vm_progress - an opaque note of how far every vCPU thread has run
  * vm_progressed - have all run at least @ns on a host CPU since, or slept (halted) in between?
  *
- * With it a caller proves that no vCPU still sits where it was. From /proc/PID/task/TID/schedstat.
+ * With it a caller proves that no vCPU still sits where it was. From /proc/PID/task/TID/schedstat. A VMM of ours tells
+ * when it keeps its vCPUs out of the guest itself: asleep then they have not halted, and @since begins anew after that.
  */
 struct vm_progress {
 	u32 n;
 	u32 vcpus_per_thread; /* QEMU may run all vCPUs in one, taking turns */
 	u64 at_ns; /* CLOCK_MONOTONIC */
+	u32 pauses; /* of the VMM's own; as struct debug_page has them */
 	struct vm_run {
 		pid_t tid;
 		u64 run_ns;
 	} * vcpu; /* or any thread of a VMM whose vCPUs cannot be told apart, of which there may be thousands */
 };
 must_check int vm_progress(struct vm *vm, struct vm_progress *ret, struct err *err);
-bool vm_progressed(struct vm *vm, const struct vm_progress *since, u64 ns);
+bool vm_progressed(struct vm *vm, struct vm_progress *since, u64 ns);
 void vm_progress_deinit(struct vm_progress *p); /* also of one that is all zeros */
 
 /**

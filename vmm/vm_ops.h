@@ -169,6 +169,9 @@ void spare_find(struct vm *vm);
 /** break_find - has the VMM a page that tells of breakpoints? Context: while it is attached. */
 void break_find(struct vm *vm);
 
+/** break_pauses - the page's @pauses; 0 without a page, odd where it cannot be read */
+u32 break_pauses(const struct vm *vm);
+
 /* confidential.c */
 
 /**

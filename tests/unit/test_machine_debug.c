@@ -83,11 +83,17 @@ static void a_breakpoint_holds_all(void **state)
 	assert_int_equal(debug_go(&m, &err), -EINVAL);
 	assert_int_equal(debug_step(&m, 0, &rip, &err), -EINVAL);
 	assert_int_equal(debug_tick(&m), -1);
+	assert_int_equal(m.debug.page->pauses, 0);
+	assert_int_equal(debug_break(&m, BASE(0) + ROUND, &err), 0); /* never reached */
+	assert_int_equal(m.debug.page->pauses, 2);
+	assert_int_equal(debug_unbreak(&m, BASE(0) + ROUND, &err), 0);
+	assert_int_equal(m.debug.page->pauses, 4);
 	assert_int_equal(debug_break(&m, BASE(1) + 3, &err), 0);
 	assert_int_equal(debug_break(&m, BASE(1) + 3, &err), 0);
 	assert_true(debug_tick(&m) > 0);
 	for (int times = 0; times < 50; times++) {
 		WAIT_UNTIL(all_out());
+		assert_int_equal(m.debug.page->pauses & 1, 1);
 		assert_int_equal(m.debug.hit_vcpu, 1);
 		if (times)
 			assert_int_equal(cpu[1].insns, before + ROUND);
@@ -107,7 +113,9 @@ static void a_breakpoint_holds_all(void **state)
 	assert_int_equal(debug_unbreak(&m, BASE(1) + 3, &err), 0);
 	nothing_is_set();
 	assert_stands();
+	assert_int_equal(m.debug.page->pauses & 1, 1);
 	assert_int_equal(debug_go(&m, &err), 0);
+	assert_int_equal(m.debug.page->pauses & 1, 0);
 	assert_true(runs(0) && runs(1));
 	assert_int_equal(did.ended, 0);
 }

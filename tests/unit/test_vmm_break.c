@@ -2,6 +2,7 @@
 /* vmm/break.c with a VMM of the test's own: a page in this process, and the linker has orders come to us. */
 #include "base/clock.h"
 #include "base/debug_page.h"
+#include "vmm/proc.h"
 #include "vmm/vm_ops.h"
 
 #include <errno.h>
@@ -10,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -116,8 +118,36 @@ static enum vm_state state_of(struct vm *v)
 	return VM_RUNNING;
 }
 
+static pid_t vcpu;
+static int wakes[2];
+
+static void *sleep_as_vcpu(void *arg)
+{
+	char c;
+
+	vcpu = gettid();
+	(void)!write(wakes[1], "x", 1);
+	(void)!read(((int *)arg)[0], &c, 1);
+	return NULL;
+}
+
+static int threads_of(struct vm *v, struct vm_threads *ret, struct err *err)
+{
+	(void)v;
+	(void)err;
+	ret->tid = malloc(sizeof(vcpu));
+	assert_non_null(ret->tid);
+	ret->tid[0] = vcpu;
+	ret->n = 1;
+	return 0;
+}
+
 static const struct vm_ops ops = {
-	.name = "fake", .pause = pause_vm, .resume = resume_vm, .state = state_of
+	.name = "fake",
+	.pause = pause_vm,
+	.resume = resume_vm,
+	.state = state_of,
+	.threads = threads_of,
 };
 
 static int begin(void **state)
@@ -300,6 +330,56 @@ static void a_page_that_lies(void **state)
 	}
 }
 
+static bool slept(struct vm_progress *p)
+{
+	usleep(30000);
+	return vm_progressed(&vm, p, NSEC_PER_SEC);
+}
+
+/* A vCPU that sleeps has halted, unless the VMM keeps it out of the guest: then it may be at any instruction. */
+static void a_vcpu_that_is_kept_out(void **state)
+{
+	struct vm_progress p;
+	pthread_t thread;
+	int ends[2];
+	char c;
+
+	(void)state;
+	assert_int_equal(pipe(ends) | pipe(wakes), 0);
+	assert_int_equal(pthread_create(&thread, NULL, sleep_as_vcpu, ends), 0);
+	assert_int_equal(read(wakes[0], &c, 1), 1);
+	assert_int_equal(vm_progress(&vm, &p, NULL), 0);
+	assert_true(slept(&p));
+	page->pauses = 1;
+	assert_false(slept(&p));
+	assert_false(slept(&p));
+	/* what was seen until it may enter again proves nothing */
+	page->pauses = 2;
+	assert_false(slept(&p));
+	assert_true(slept(&p));
+	/* also when that came and went between two looks */
+	page->pauses = 4;
+	assert_false(slept(&p));
+	assert_true(slept(&p));
+	page->version++;
+	assert_false(slept(&p));
+	page->version--;
+	vm_progress_deinit(&p);
+	/* nor does what is noted meanwhile */
+	page->pauses = 5;
+	assert_int_equal(vm_progress(&vm, &p, NULL), 0);
+	page->pauses = 6;
+	assert_false(slept(&p));
+	assert_true(slept(&p));
+	vm_progress_deinit(&p);
+	(void)!write(ends[1], "x", 1);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 2; i++) {
+		close(ends[i]);
+		close(wakes[i]);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -309,6 +389,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_vmm_that_cannot, begin, end),
 		cmocka_unit_test_setup_teardown(it_is_gone, begin, end),
 		cmocka_unit_test_setup_teardown(a_page_that_lies, begin, end),
+		cmocka_unit_test_setup_teardown(a_vcpu_that_is_kept_out, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
