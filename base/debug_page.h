@@ -49,6 +49,8 @@ struct debug_page {
 	u64 until_ns; /* CLOCK_MONOTONIC */
 	u32 vcpu;
 	u32 pauses; /* odd while vCPUs leave the guest, and none enters it: by an order or for whatever else */
+	u32 held; /* 1: by a breakpoint, whoever has set it */
+	u32 pad;
 };
 
 #endif

@@ -15,6 +15,9 @@ struct debug_point *debug_find(struct debug *d, enum debug_kind kind, u64 addr);
 /** debug_held_by - is the guest held, and by a point of this kind? */
 bool debug_held_by(const struct debug *d, enum debug_kind kind);
 
+/** debug_show_held - the guest is held, or not any more, which the page tells. Whoever is out. */
+void debug_show_held(struct machine *m, bool held);
+
 /** debug_end_hold - nothing holds the guest; whoever was shown where a vCPU is must ask again */
 void debug_end_hold(struct machine *m);
 

@@ -168,7 +168,7 @@ static void hold(struct vcpu *v, const struct debug_point *p)
 
 	if (d->held)
 		return;
-	d->held = true;
+	debug_show_held(v->m, true);
 	d->hit = *p;
 	d->hit_vcpu = v->id;
 	v->shown = true;

@@ -157,9 +157,17 @@ static int add(struct machine *m, enum debug_kind kind, u64 addr, enum debug_rea
 	return err_set(err, rc, ERR_IO, addr, "KVM: a breakpoint: %s", strerrordesc_np(-rc));
 }
 
+void debug_show_held(struct machine *m, bool held)
+{
+	m->debug.held = held;
+	if (m->debug.page)
+		__atomic_store_n(&m->debug.page->held, held, __ATOMIC_SEQ_CST);
+}
+
 void debug_end_hold(struct machine *m)
 {
-	m->debug.held = m->debug.told = false;
+	debug_show_held(m, false);
+	m->debug.told = false;
 	m->debug.hit = (struct debug_point){ .kind = DEBUG_FREE };
 	for (u32 i = 0; i < m->n_vcpus; i++)
 		m->vcpu[i].shown = false;

@@ -65,6 +65,13 @@ u32 break_pauses(const struct vm *vm)
 	return read_page(vm, &page, NULL) ? UINT32_MAX : page.pauses;
 }
 
+bool break_held(const struct vm *vm)
+{
+	struct debug_page page;
+
+	return vm->debug_hva && read_page(vm, &page, NULL) == 0 && page.held;
+}
+
 static int over(const struct vm *vm, int no, const struct debug_page *p, struct err *err)
 {
 	static const char *const why[DEBUG_N_REASONS] = {

@@ -95,7 +95,7 @@ static void pid_detach(struct vm *vm)
 	vm->priv = NULL;
 }
 
-static enum vm_state pid_state(struct vm *vm)
+static enum vm_state process_state(const struct vm *vm)
 {
 	u64 start;
 	char state;
@@ -108,6 +108,13 @@ static enum vm_state pid_state(struct vm *vm)
 		return VM_STOPPED;
 	/* a group stop (SIGSTOP to the VMM) stops the guest too */
 	return state == 'T' && !vm->window_open ? VM_STOPPED : VM_RUNNING;
+}
+
+static enum vm_state pid_state(struct vm *vm)
+{
+	enum vm_state state = process_state(vm);
+
+	return state == VM_RUNNING && !vm->window_open && break_held(vm) ? VM_STOPPED : state;
 }
 
 /* Once a window showed as many threads in KVM_RUN as there are vCPUs, later ones stop only these. */
@@ -154,7 +161,8 @@ static int pid_pause(struct vm *vm, u64 timeout_ns, struct err *err)
 	int vcpus = proc_count_fds(vm->pid, "anon_inode:kvm-vcpu:");
 	int rc;
 
-	if (pid_state(vm) == VM_STOPPED)
+	/* one that a breakpoint of ours holds is taken over so */
+	if (process_state(vm) == VM_STOPPED)
 		return err_set(err, -EBUSY, ERR_GUEST_STOPPED, 0, "process %d is stopped",
 			       (int)vm->pid);
 	if (vcpus > 0 && (u32)vcpus != vm->n_vcpus) { /* hotplug */

@@ -172,6 +172,9 @@ void break_find(struct vm *vm);
 /** break_pauses - the page's @pauses; 0 without a page, odd where it cannot be read */
 u32 break_pauses(const struct vm *vm);
 
+/** break_held - does a breakpoint hold the guest, ours or anybody's? false where that cannot be told */
+bool break_held(const struct vm *vm);
+
 /* confidential.c */
 
 /**

@@ -94,6 +94,7 @@ static void a_breakpoint_holds_all(void **state)
 	for (int times = 0; times < 50; times++) {
 		WAIT_UNTIL(all_out());
 		assert_int_equal(m.debug.page->pauses & 1, 1);
+		assert_true(m.debug.page->held);
 		assert_int_equal(m.debug.hit_vcpu, 1);
 		if (times)
 			assert_int_equal(cpu[1].insns, before + ROUND);
@@ -116,6 +117,7 @@ static void a_breakpoint_holds_all(void **state)
 	assert_int_equal(m.debug.page->pauses & 1, 1);
 	assert_int_equal(debug_go(&m, &err), 0);
 	assert_int_equal(m.debug.page->pauses & 1, 0);
+	assert_false(m.debug.page->held);
 	assert_true(runs(0) && runs(1));
 	assert_int_equal(did.ended, 0);
 }

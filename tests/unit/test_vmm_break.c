@@ -380,6 +380,24 @@ static void a_vcpu_that_is_kept_out(void **state)
 	}
 }
 
+/* Whoever holds it: it is one that stands still, but for those whose stop window is open. */
+static void a_guest_that_is_held(void **state)
+{
+	char c;
+
+	(void)state;
+	assert_int_equal(proc_stat(vm.pid, 0, &c, &vm.start_time), 0);
+	vm.window_open = false;
+	assert_int_equal(vm_ops_pid.state(&vm), VM_RUNNING);
+	page->held = 1;
+	assert_int_equal(vm_ops_pid.state(&vm), VM_STOPPED);
+	vm.window_open = true;
+	assert_int_equal(vm_ops_pid.state(&vm), VM_RUNNING);
+	vm.window_open = false;
+	page->version++;
+	assert_int_equal(vm_ops_pid.state(&vm), VM_RUNNING);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +408,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(it_is_gone, begin, end),
 		cmocka_unit_test_setup_teardown(a_page_that_lies, begin, end),
 		cmocka_unit_test_setup_teardown(a_vcpu_that_is_kept_out, begin, end),
+		cmocka_unit_test_setup_teardown(a_guest_that_is_held, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
