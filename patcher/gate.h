@@ -25,10 +25,11 @@ struct gate;
 must_check int gate_open(struct guest *g, struct gate **ret, struct err *err);
 
 /**
- * gate_call - have the guest run @fn(@args[0..3])
+ * gate_call - have the guest run @fn(@args[0..2])
  * @fn:  guest virtual address of a kernel function that may sleep and needs process context
  * @ret: what it returned; may be NULL
  *
+ * In the place of a fourth argument is where the agent's text is lent, for gate_came().
  * Waits up to 15 s for a task to come by, and as long as it takes (60 s) once it runs.
  * Return: 0; -ETIMEDOUT (guest.gate_timeout), the call was withdrawn, or may still run; -EBUSY (guest.gate_timeout)
  * an earlier one may, and nothing was changed; -ESRCH (vmm.gone).
@@ -69,7 +70,7 @@ int gate_close(struct gate *gate, struct err *err);
  * @found_ret: the journal has now what is to be put back
  *
  * By its code, byte by byte. What its last call says is lent is entered, too: memory that was asked for, or an agent
- * whose text was about to be protected or given back. The rest stays with the guest: text while data was
+ * whose text was about to be protected or given back, or that was being filled or let go by the gate's own code. The rest stays with the guest: text while data was
  * asked for, data once text was given back. Nothing in the guest is changed. Context: guest lock held, nothing outstanding in the
  * journal. Return: 0; what the journal returns.
  */

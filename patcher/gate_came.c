@@ -45,7 +45,8 @@ static bool is_one_of(struct guest *g, u64 fn, const char *const *names, size_t 
 static int note_lent(struct gate *gate, struct err *err)
 {
 	static const char *const protect[] = { "set_memory_rox", "set_memory_ro", "set_memory_x",
-					       "set_memory_nx",  "set_memory_rw", "memcpy" };
+					       "set_memory_nx", "set_memory_rw" };
+	static const char *const fill[] = { "memcpy", "memset" };
 	static const char *const alloc[] = { "module_alloc" };
 	static const char *const execmem[] = { "execmem_alloc" };
 	struct guest *g = gate->g;
@@ -57,6 +58,9 @@ static int note_lent(struct gate *gate, struct err *err)
 		return rc;
 	if (is_one_of(g, box.fn, protect, ARRAY_SIZE(protect)))
 		return remains_note(g, box.args[0], err);
+	if ((box.fn >= gate->cave && box.fn - gate->cave < gate->code_bytes) ||
+	    is_one_of(g, box.fn, fill, ARRAY_SIZE(fill)))
+		return box.args[3] ? remains_note(g, box.args[3], err) : 0;
 	if (is_one_of(g, box.fn, alloc, 1))
 		bytes = box.args[0];
 	else if (is_one_of(g, box.fn, execmem, 1))

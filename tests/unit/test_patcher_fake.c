@@ -152,6 +152,7 @@ int __wrap_kernel_sym(const struct kernel *k, const char *name, u64 *addr_ret)
 		{ "copy_from_kernel_nofault", KERNEL + 0x1200 },
 		{ "text_poke", KERNEL + 0x1400 },
 		{ "memcpy", KERNEL + 0x1700 },
+		{ "memset", KERNEL + 0x1b00 },
 		{ "msleep", KERNEL + 0x1a00 },
 		{ "module_memfree", KERNEL + 0x1600 },
 		{ "set_memory_nx", KERNEL + 0x1800 },
