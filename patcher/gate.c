@@ -395,7 +395,7 @@ static int finish_call(struct gate *gate, struct err *err)
  */
 static int begin_close(struct gate *gate, struct err *err)
 {
-	const u64 args[4] = { gate->g->hook ? gate->g->hook->addr : gate->cave }, none = 0;
+	const u64 args[4] = { (gate->g->hook ? gate->g->hook : gate->sites)->addr }, none = 0;
 	struct mailbox box;
 	int rc;
 
