@@ -196,7 +196,7 @@ static int find(struct request *rq, struct vm_console **ret)
 		r = guest_console(g->guest, ret, &err);
 		registry_guest_put(g);
 	}
-	if (r < 0)
+	if (r)
 		request_error(rq, &err);
 	return r;
 }
@@ -208,7 +208,7 @@ void res_console_read(struct request *rq)
 	u64 tail, at;
 
 	if (request_query_u64(rq, "tail", TAIL_DEFAULT, CONSOLE_RING_BYTES, &tail) < 0 ||
-	    request_query_bool(rq, "follow", &follows) < 0 || find(rq, &console) < 0)
+	    request_query_bool(rq, "follow", &follows) < 0 || find(rq, &console))
 		return;
 	at = vm_console_tail(console, tail);
 	if (follows) {
@@ -232,7 +232,7 @@ void res_console_type(struct request *rq)
 	struct vm_console *console;
 	struct err err = { 0 };
 
-	if (find(rq, &console) < 0)
+	if (find(rq, &console))
 		return;
 	if (vm_console_type(console, rq->body.data, rq->body.len, &err) < 0)
 		request_error(rq, &err);
