@@ -6,7 +6,7 @@ from guest import Guest, wait_for
 from testlib import LONG, ends_too, first_kernel, last_kernel, main
 from truth import Truth, attach
 
-ROUNDS = 100 if LONG else 5
+ROUNDS = 100 if LONG else 3
 
 
 def agent_ranges(info):

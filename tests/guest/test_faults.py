@@ -52,7 +52,8 @@ def test_every_point(flavour):
         areas = lent(truth)
         sites = kernel_sites(g)
         table = Table(flavour)
-        for point in points(flavour):
+        # every second one in the short run
+        for point in list(points(flavour))[::1 if LONG else 2]:
             die(program, g.target, state, FUNCTIONS, point, 800)
             g.assert_alive(60)
             bad, _, _ = truth.changed(sites)
