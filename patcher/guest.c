@@ -316,6 +316,8 @@ int guest_attach(const char *target, const struct guest_opts *opts, struct guest
 	g->ring_bytes = opts->ring_bytes ? opts->ring_bytes : GUEST_RING_BYTES;
 	rc = vm_attach(target, &g->vm, err);
 	if (!rc)
+		rc = vm_claim(g->vm, err);
+	if (!rc)
 		vm_set_window_limit(g->vm, g->window_limit_ns);
 	if (!rc)
 		g->rewrite = vm_accel(g->vm) != VM_ACCEL_TCG && !vm_spare_offered(g->vm, &spare);

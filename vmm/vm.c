@@ -64,16 +64,21 @@ int vm_open_process(struct vm *vm, pid_t pid, struct err *err)
 	if (vm->mem < 0)
 		return err_set(err, -EACCES, ERR_TARGET_PERMISSION, 0,
 			       "may not reach into process %d: %s", (int)pid, strerror(errno));
-	/* whoever may open that file may: of all daemons of this host, whatever their state directories, one */
-	if (flock(vm->mem, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
-		return err_set(err, -EBUSY, ERR_GUEST_ATTACHED, 0,
-			       "process %d is attached already, here or by another daemon",
-			       (int)pid);
 	snprintf(path, sizeof(path), "/proc/%d/pagemap", (int)pid);
 	vm->pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	if (vm->pagemap < 0)
 		log_warn("%s: %s; searching its memory may allocate it", path, strerror(errno));
 	return vm_alive(vm) ? 0 : vm_gone(vm, err);
+}
+
+int vm_claim(struct vm *vm, struct err *err)
+{
+	/* whoever may open that file may: of all daemons of this host, whatever their state directories, one */
+	if (flock(vm->mem, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK)
+		return err_set(err, -EBUSY, ERR_GUEST_ATTACHED, 0,
+			       "process %d is attached already, here or by another daemon",
+			       (int)vm->pid);
+	return 0;
 }
 
 static void vm_free(struct vm *vm)

@@ -82,15 +82,21 @@ struct vm_regs {
  * vm_attach - reach a running guest
  * @target: "libvirt:URI/DOMAIN", "qemu:QMP-SOCKET" or "pid:VMM-PID"
  *
- * Opens the VMM's memory and learns the RAM layout; changes nothing in the guest or the VMM. One at a time, of all
- * programs on the host: /proc/PID/mem is locked (flock(2)), until vm_detach() or the caller's end.
+ * Opens the VMM's memory and learns the RAM layout; changes nothing in the guest or the VMM.
  * Return: 0; -EINVAL syntax (target.syntax); -ENOENT (target.no_socket, target.no_process);
  * -EACCES (target.permission); -ENODEV (target.not_a_vmm); -ENOTSUP (target.tcg_needs_qmp);
- * -EBUSY (target.gdbstub_busy, guest.already_attached); -ETIMEDOUT (vmm.timeout); -EPROTO (vmm.protocol). libvirt: also
+ * -EBUSY (target.gdbstub_busy); -ETIMEDOUT (vmm.timeout); -EPROTO (vmm.protocol). libvirt: also
  * -ENOTSUP (target.no_libvirt); -ENOTCONN (libvirt.unreachable); -ENOENT (target.no_domain); -EBUSY
  * (target.not_running).
  */
 must_check int vm_attach(const char *target, struct vm **vm_ret, struct err *err);
+
+/**
+ * vm_claim - be the one on this host who may change the guest: /proc/PID/mem is locked (flock(2))
+ *
+ * Undo: vm_detach(), or the caller's end. Return: 0; -EBUSY (guest.already_attached).
+ */
+must_check int vm_claim(struct vm *vm, struct err *err);
 
 /** vm_detach - let go of the guest, which runs on; NULL is fine. Ends an open stop window first. */
 void vm_detach(struct vm *vm);

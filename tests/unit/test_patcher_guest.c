@@ -183,6 +183,14 @@ bool __wrap_vm_spare_offered(const struct vm *vm, gpa_t *ret)
 	return false;
 }
 
+int __wrap_vm_claim(struct vm *vm, struct err *err);
+int __wrap_vm_claim(struct vm *vm, struct err *err)
+{
+	(void)vm;
+	(void)err;
+	return 0;
+}
+
 void __wrap_vm_set_window_limit(struct vm *vm, u64 limit_ns);
 void __wrap_vm_set_window_limit(struct vm *vm, u64 limit_ns)
 {
