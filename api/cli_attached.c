@@ -169,18 +169,6 @@ static void prepare_keys(struct attached *a)
 		terminal_make_raw(&a->keys);
 }
 
-static int refused(long http_status, const struct buf *body)
-{
-	struct cli_reply reply = { .status = http_status };
-	int status;
-
-	if (body->len)
-		reply.doc = json_loadb(body->data, body->len, 0, NULL);
-	status = cli_refused(&reply);
-	cli_reply_deinit(&reply);
-	return status;
-}
-
 static int talk(struct attached *a, const char *guest, bool ran)
 {
 	long http_status = 0;
@@ -198,7 +186,7 @@ static int talk(struct attached *a, const char *guest, bool ran)
 		return status;
 	curl_easy_getinfo(a->stream, CURLINFO_RESPONSE_CODE, &http_status);
 	if (http_status && http_status != 200)
-		return refused(http_status, &a->refusal);
+		return cli_http_refused(http_status, &a->refusal);
 	return judge(a, guest, ran);
 }
 

@@ -134,18 +134,6 @@ static size_t take(char *data, size_t size, size_t n, void *arg)
 	return t->opened && cli_export_put(&t->sink, data, size * n) ? size * n : 0;
 }
 
-static int refused(long http_status, const struct buf *body)
-{
-	struct cli_reply reply = { .status = http_status };
-	int status;
-
-	if (body->len)
-		reply.doc = json_loadb(body->data, body->len, 0, NULL);
-	status = cli_refused(&reply);
-	cli_reply_deinit(&reply);
-	return status;
-}
-
 int cli_export_trace(struct cli *c, const char *id, const struct export_format *format,
 		     const struct export_opts *opts, const char *out)
 {
@@ -173,7 +161,7 @@ int cli_export_trace(struct cli *c, const char *id, const struct export_format *
 	else if (r != CURLE_OK)
 		status = cli_http_no_answer(c, t.h, r);
 	else
-		status = http_status == 200 ? CLI_OK : refused(http_status, &t.refusal);
+		status = http_status == 200 ? CLI_OK : cli_http_refused(http_status, &t.refusal);
 	if (t.opened)
 		status = cli_export_close(&t.sink, status);
 	curl_easy_cleanup(t.h);

@@ -141,18 +141,6 @@ static int start_stream(struct follow *w)
 	return CLI_OK;
 }
 
-static int refused(long http_status, const struct buf *body)
-{
-	struct cli_reply reply = { .status = http_status };
-	int status;
-
-	if (body->len)
-		reply.doc = json_loadb(body->data, body->len, 0, NULL);
-	status = cli_refused(&reply);
-	cli_reply_deinit(&reply);
-	return status;
-}
-
 /* How the stream's transfer ended. */
 static int judge(struct follow *w, CURLcode r)
 {
@@ -163,7 +151,7 @@ static int judge(struct follow *w, CURLcode r)
 		return cli_fail("cannot write the output: %s", strerrordesc_np(w->write_errno));
 	if (r != CURLE_OK)
 		return cli_http_no_answer(w->c, w->stream, r);
-	return http_status == 200 ? CLI_OK : refused(http_status, &w->refusal);
+	return http_status == 200 ? CLI_OK : cli_http_refused(http_status, &w->refusal);
 }
 
 /* How the request to stop ended. When it failed the stream would go on for ever. */
@@ -174,7 +162,7 @@ static int judge_stop(struct follow *w, CURLcode r)
 	curl_easy_getinfo(w->stop, CURLINFO_RESPONSE_CODE, &http_status);
 	if (r != CURLE_OK)
 		return cli_http_no_answer(w->c, w->stop, r);
-	return http_status == 200 ? CLI_OK : refused(http_status, &w->stopped);
+	return http_status == 200 ? CLI_OK : cli_http_refused(http_status, &w->stopped);
 }
 
 /* Is it all over? *status_ret says how. */

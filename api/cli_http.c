@@ -249,3 +249,15 @@ char *cli_guest_path(const char *guest, const char *rest)
 		return NULL;
 	return path;
 }
+
+int cli_http_refused(long http_status, const struct buf *body)
+{
+	struct cli_reply reply = { .status = http_status };
+	int status;
+
+	if (body->len)
+		reply.doc = json_loadb(body->data, body->len, 0, NULL);
+	status = cli_refused(&reply);
+	cli_reply_deinit(&reply);
+	return status;
+}
