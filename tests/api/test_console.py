@@ -392,7 +392,7 @@ class Command(CliCase):
                 self.read_until(p, BEGINS)
                 self.d.process.send_signal(signal.SIGSTOP)
                 os.write(ours, b"x")
-                time.sleep(0.3)  # until that is sent
+                time.sleep(2)  # until that is sent, on a busy host too; it waits 5 s for its answer
                 os.write(ours, keys)
                 if sig:
                     self.answer(ours, terminal)
